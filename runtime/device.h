@@ -1,0 +1,75 @@
+// Device = what runs kernels: cuda:N, hip:N, emu:<gpu>. One interface, so that the same emit ->
+// compile -> load -> launch path serves all. Not thread-safe; one Device per thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "generator/family.h"
+#include "generator/status.h"
+#include "generator/target.h"
+
+namespace attune {
+
+/// A device address. On the emulator it is a host pointer the emulator handed out.
+using DevicePtr = std::uint64_t;
+/// A queue of work. 0 is the device's default stream; on cuda a CUstream.
+using Stream = std::uint64_t;
+/// Loaded code; 0 is none.
+using Kernel = std::uint64_t;
+/// A point in a stream with a time; 0 is none.
+using Event = std::uint64_t;
+
+struct DeviceInfo {
+    std::string id;         // "cuda:0", "emu:h200"
+    Target target;          // asked from the device
+    std::string driver;     // "580.159.03"; the emulator's version for emu
+    std::string uuid;       // partition or board identity; empty where there is none
+    bool emulated = false;  // its times are never stored as measurements
+};
+
+class Device {
+public:
+    virtual ~Device() = default;
+
+    virtual const DeviceInfo& info() const = 0;
+
+    virtual Result<DevicePtr> allocate(std::size_t bytes) = 0;
+    virtual Result<void> release(DevicePtr ptr) = 0;
+    virtual Result<void> copy_to_device(DevicePtr to, const void* from, std::size_t bytes) = 0;
+    virtual Result<void> copy_to_host(void* to, DevicePtr from, std::size_t bytes) = 0;
+    /// Fills with a repeated 32-bit pattern; bytes is a multiple of 4. In stream order of `stream`.
+    virtual Result<void> fill(DevicePtr to, std::uint32_t pattern, std::size_t bytes,
+                              Stream stream = 0) = 0;
+
+    /// Loads a binary (cubin, code object, emulator object) and looks up its extern "C" entry.
+    /// `shared_bytes` is the dynamic shared memory the kernel will be launched with.
+    virtual Result<Kernel> load(std::span<const std::byte> binary, const std::string& entry,
+                                std::uint32_t shared_bytes) = 0;
+    virtual Result<void> unload(Kernel kernel) = 0;
+    /// `params` is the kernel's single by-value parameter.
+    virtual Result<void> launch(Kernel kernel, const Launch& launch, const void* params,
+                                std::size_t params_bytes, Stream stream = 0) = 0;
+    virtual Result<void> synchronize() = 0;
+
+    virtual Result<Event> create_event() = 0;
+    virtual Result<void> record(Event event, Stream stream = 0) = 0;
+    /// Milliseconds between two recorded events that have completed. The emulator reports its
+    /// estimate of the work between them.
+    virtual Result<double> elapsed_ms(Event start, Event stop) = 0;
+    virtual Result<void> destroy_event(Event event) = 0;
+
+    /// Pinned host word the device can read, for the holding kernel; null where the device has no
+    /// asynchronous queue (the emulator runs a launch when it is made).
+    virtual volatile std::uint32_t* host_flag() = 0;
+    virtual DevicePtr host_flag_device_ptr() = 0;
+};
+
+/// Opens "cuda:N". not_found / library_missing say where was looked.
+Result<std::unique_ptr<Device>> open_cuda_device(int ordinal);
+
+}  // namespace attune
