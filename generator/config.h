@@ -16,6 +16,7 @@ struct Axis {
     const char* name;                // the field's name in generated source: "tile_q"
     std::vector<int> values;         // ascending
     std::vector<const char*> words;  // empty for numbers
+    int default_value;               // what a text form that leaves the axis out means
     const char* meaning;             // one sentence
 };
 

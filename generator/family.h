@@ -30,6 +30,7 @@ struct Launch {
 struct Constraint {
     const char* name;
     const char* meaning;
+    std::vector<const char*> axes;  // keys it looks at, so that enumeration can cut early
     std::function<bool(const Signature&, const Config&, const Target&)> holds;
 };
 

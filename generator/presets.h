@@ -11,12 +11,12 @@
 namespace attune {
 
 struct Preset {
-    std::string name;         // "paper": the file's stem
+    std::string name;  // "paper": the file's stem
     std::string description;
     std::vector<Problem> problems;
 
-    /// {"schema": "attune-shapes/1", "description": "...", "problems": ["bf16.d128.causal/b2.h16.kv16.q8192.k8192", ...]}.
-    /// corrupt names the offending entry.
+    /// {"schema": "attune-shapes/1", "description": "...", "problems":
+    /// ["bf16.d128.causal/b2.h16.kv16.q8192.k8192", ...]}. corrupt names the offending entry.
     static Result<Preset> from_json(std::string_view name, std::string_view text);
 };
 

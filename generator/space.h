@@ -28,8 +28,7 @@ std::vector<Config> neighbours(const Config& config, const Signature& signature,
 std::vector<Config> pairwise_cover(const Family& family, const Signature& signature,
                                    const Target& target, unsigned seed);
 
-/// `count` best legal configs by the family's estimate for one problem, best first. The default
-/// config and the legal table points are always among the candidates ranked.
+/// `count` best legal configs by the family's estimate for one problem, best first.
 std::vector<Config> best_by_estimate(const Family& family, const Problem& problem,
                                      const Target& target, std::size_t count);
 

@@ -1,0 +1,248 @@
+#include "generator/families/mma.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace attune {
+namespace {
+
+// Values of the axes whose text form is a word; templates/mma/variant.h has the same numbers.
+enum Operand { in_shared = 0, in_registers = 1 };
+enum Partition { over_q = 0, over_kv = 1 };
+enum Grid { per_q_tile = 0, per_head = 1 };
+enum Rescale { each_step = 0, when_moved = 1, normalised = 2 };
+
+// Registers beside the accumulators: addresses, row statistics, operand fragments, loop state.
+constexpr int working_registers = 36;
+
+// ---- applicable -------------------------------------------------------------------------------
+
+Result<void> applicable(const Signature& signature, const Target& target) {
+    if (target.vendor != Vendor::nvidia)
+        return Error{Code::unsupported, "mma needs an NVIDIA GPU", "use another family"};
+    if (target.compute_capability() < 80)
+        return Error{
+            Code::unsupported,
+            fmt::format("mma needs sm_80 or later (mma.m16n8k16, cp.async), {} has neither",
+                        target.arch),
+            "use a GPU since Ampere"};
+    return validate(Problem{signature, Shape{}});
+}
+
+// ---- space ------------------------------------------------------------------------------------
+
+std::vector<Axis> axes() {
+    return {
+        {"q", "tile_q", {16, 32, 48, 64, 96, 128, 192, 256, 384}, {}, 128, "query rows of a CTA"},
+        {"kv",
+         "tile_kv",
+         {16, 32, 48, 64, 80, 96, 112, 128, 176, 192, 256},
+         {},
+         64,
+         "keys of one step of the loop"},
+        {"w", "warps", {1, 2, 3, 4, 6, 8, 12}, {}, 4, "warps of a CTA"},
+        {"s",
+         "stages",
+         {1, 2, 3, 4},
+         {},
+         1,
+         "K/V tiles in shared memory; 1 alternates K and V loads under the two products"},
+        {"qop",
+         "q_operand",
+         {in_shared, in_registers},
+         {"smem", "reg"},
+         in_shared,
+         "where Q waits: read from shared memory each step, or kept in registers"},
+        {"part",
+         "partition",
+         {over_q, over_kv},
+         {"q", "kv"},
+         over_q,
+         "what warps split: query rows (FlashAttention-2) or keys (FlashAttention-1)"},
+        {"grid",
+         "grid",
+         {per_q_tile, per_head},
+         {"qtile", "head"},
+         per_q_tile,
+         "a CTA per q-tile and head, or a CTA per head that loops over its q-tiles"},
+        {"rescale",
+         "rescale",
+         {each_step, when_moved, normalised},
+         {"each", "moved", "norm"},
+         each_step,
+         "O is rescaled each step, only when a row maximum moved by more than 2^8, or divided by "
+         "the row sum each step (FlashAttention-1)"},
+        {"dir", "kv_forward", {0, 1}, {"back", "fwd"}, 0, "order of the kv tiles"},
+        {"u", "unroll", {1, 2}, {}, 1, "kv steps per loop trip"},
+        {"sec",
+         "section_heads",
+         {0, 8, 32},
+         {},
+         0,
+         "longest q-tile first over sections of so many heads; 0: q-tiles of a head in order"},
+        {"c", "min_ctas", {1, 2, 3, 4}, {}, 1, "CTAs per SM that registers are kept free for"},
+    };
+}
+
+bool tiles_split_evenly(const Signature&, const Config& c, const Target&) {
+    if (c["part"] == over_kv) return c["kv"] % (16 * c["w"]) == 0 && c["q"] <= 64 && c["w"] > 1;
+    const int rows = c["q"] / c["w"];
+    return c["q"] % (16 * c["w"]) == 0 && (rows == 16 || rows == 32 || rows == 64);
+}
+
+bool registers_fit(const Signature& s, const Config& c, const Target& t) {
+    return mma_needs(s, c).accumulators + working_registers <= mma_register_cap(c, t);
+}
+
+bool shared_fits_cta(const Signature& s, const Config& c, const Target& t) {
+    return mma_needs(s, c).shared_bytes <= t.shared_bytes_per_cta;
+}
+
+bool ctas_fit(const Signature& s, const Config& c, const Target& t) {
+    const MmaNeeds needs = mma_needs(s, c);
+    const int shared = needs.shared_bytes + t.shared_bytes_reserved_per_cta;
+    return c["c"] * shared <= t.shared_bytes_per_multiprocessor &&
+           c["c"] * needs.threads <= t.max_threads_per_multiprocessor;
+}
+
+bool loader_has_threads(const Signature& s, const Config& c, const Target&) {
+    const MmaNeeds needs = mma_needs(s, c);
+    return needs.threads >= needs.head_dim_padded / 8;
+}
+
+bool sections_mean_something(const Signature& s, const Config& c, const Target&) {
+    return c["sec"] == 0 || (c["grid"] == per_q_tile && s.mask == Mask::causal);
+}
+
+std::vector<Constraint> constraints() {
+    return {
+        {"tile split",
+         "each warp gets 16, 32 or 64 query rows, or a multiple of 16 keys",
+         {"q", "kv", "w", "part"},
+         tiles_split_evenly},
+        {"loader",
+         "a row has no more 16-byte chunks than the CTA has threads",
+         {"w"},
+         loader_has_threads},
+        {"registers",
+         "S, O and Q of a warp fit its registers",
+         {"q", "kv", "w", "qop", "part", "c"},
+         registers_fit},
+        {"shared memory",
+         "Q and the K/V ring fit a CTA's shared memory",
+         {"q", "kv", "w", "s", "qop", "part"},
+         shared_fits_cta},
+        {"occupancy",
+         "min_ctas CTAs fit an SM",
+         {"q", "kv", "w", "s", "qop", "part", "c"},
+         ctas_fit},
+        {"order",
+         "sections of heads need a causal mask and a CTA per q-tile",
+         {"grid", "sec"},
+         sections_mean_something},
+    };
+}
+
+Config make(std::string_view text) {
+    return *Config::parse(text);
+}
+
+/// FlashAttention-2 (tile_q x tile_kv, warps) and FlashAttention-3's sm_8x table, by head_dim.
+std::vector<Config> table_points(const Signature& s, const Target&) {
+    struct Row {
+        int up_to;  // the row serves head dims up to this
+        std::vector<const char*> configs;
+    };
+    static const Row rows[] = {
+        {64, {"mma/q128.kv128.w4", "mma/q128.kv112.w4"}},
+        {96, {"mma/q128.kv64.w4", "mma/q64.kv64.w4"}},
+        {128,
+         {"mma/q128.kv64.w4", "mma/q128.kv32.w4", "mma/q64.kv64.w4", "mma/q128.kv128.w8.qop=reg"}},
+        {192, {"mma/q128.kv64.w8", "mma/q128.kv96.w8.s2", "mma/q64.kv64.w4"}},
+        {256, {"mma/q128.kv64.w8", "mma/q64.kv64.w4", "mma/q128.kv96.w8"}},
+    };
+    std::vector<Config> points;
+    for (const Row& row : rows) {
+        if (s.head_dim > row.up_to) continue;
+        for (const char* text : row.configs) points.push_back(make(text));
+        break;
+    }
+    return points;
+}
+
+Config default_config(const Signature& s, const Target& t) {
+    for (const Config& point : table_points(s, t))
+        if (broken_constraint(s, point, t) == nullptr) return point;
+    return make("mma/q64.kv32.w4");
+}
+
+// ---- launch -----------------------------------------------------------------------------------
+
+Launch launch(const Signature& s, const Config& c, const Shape& shape, const Target&) {
+    const MmaNeeds needs = mma_needs(s, c);
+    const std::uint32_t heads = static_cast<std::uint32_t>(shape.batch) * shape.heads_q;
+    const std::uint32_t tiles = (shape.seqlen_q + c["q"] - 1) / c["q"];
+    Launch launch;
+    launch.ctas = tiles == 0 ? 0 : heads * (c["grid"] == per_head ? 1 : tiles);
+    launch.threads_per_cta = static_cast<std::uint32_t>(needs.threads);
+    launch.shared_bytes = static_cast<std::uint32_t>(needs.shared_bytes);
+    return launch;
+}
+
+// ---- describe ---------------------------------------------------------------------------------
+
+std::vector<std::pair<std::string, std::string>> fields(const Signature& s, const Config& c) {
+    std::vector<std::pair<std::string, std::string>> out{
+        {"head_dim", fmt::format("{}", s.head_dim)},
+        {"causal", s.mask == Mask::causal ? "true" : "false"},
+        {"write_lse", s.lse ? "true" : "false"},
+    };
+    const std::vector<Axis> all = axes();
+    for (std::size_t i = 0; i < all.size(); ++i)
+        out.emplace_back(all[i].name, fmt::format("{}", c.values[i]));
+    return out;
+}
+
+}  // namespace
+
+MmaNeeds mma_needs(const Signature& signature, const Config& config) {
+    MmaNeeds needs{};
+    const bool split_kv = config["part"] == over_kv;
+    needs.threads = 32 * config["w"];
+    needs.head_dim_padded = (signature.head_dim + 15) / 16 * 16;
+    needs.rows_per_warp = split_kv ? config["q"] : config["q"] / config["w"];
+    needs.keys_per_warp = split_kv ? config["kv"] / config["w"] : config["kv"];
+    const int per_row = needs.keys_per_warp + needs.head_dim_padded;
+    needs.accumulators = needs.rows_per_warp * per_row / 32;
+    const bool q_in_registers = config["qop"] == in_registers;
+    if (q_in_registers) needs.accumulators += needs.rows_per_warp * needs.head_dim_padded / 64;
+    const int row_bytes = 2 * needs.head_dim_padded;
+    const int ring = 2 * config["s"] * config["kv"] * row_bytes;
+    const int q_bytes = q_in_registers ? 0 : config["q"] * row_bytes;
+    // Merging the warps' partial O: one fp32 tile and a maximum and a sum per row and warp.
+    const int merge = config["q"] * (4 * needs.head_dim_padded + 8 * config["w"]);
+    needs.shared_bytes = split_kv ? std::max(q_bytes + ring, merge) : q_bytes + ring;
+    return needs;
+}
+
+int mma_register_cap(const Config& config, const Target& target) {
+    const int per_thread = target.registers_per_multiprocessor / (config["c"] * 32 * config["w"]);
+    return std::min(target.max_registers_per_thread, per_thread / 8 * 8);
+}
+
+Family mma_family() {
+    return {"mma",
+            "FlashAttention-2 class forward with mma.sync m16n8k16 and cp.async, sm_80 and later",
+            "templates/mma/kernel.h",
+            axes(),
+            constraints(),
+            applicable,
+            table_points,
+            default_config,
+            launch,
+            fields,
+            mma_estimate_us};
+}
+
+}  // namespace attune
