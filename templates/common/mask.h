@@ -1,0 +1,32 @@
+// Which keys a query row attends, and which kv tiles need looking at single scores.
+#pragma once
+
+#include "target.h"
+
+namespace attune {
+
+/// Keys of query row i: j < key_end(i). Causal is bottom-right aligned: j <= i + seqlen_kv -
+/// seqlen_q.
+template <bool causal>
+struct KeyMask {
+    int seqlen_kv;
+    int diagonal;  // seqlen_kv - seqlen_q
+
+    ATTUNE_DEVICE int key_end(int query) const {
+        if (!causal) return seqlen_kv;
+        const int end = query + diagonal + 1;
+        return end < seqlen_kv ? end : seqlen_kv;
+    }
+    /// kv tiles that hold a key some row of first_query .. last_query attends.
+    ATTUNE_DEVICE int tiles(int last_query, int tile_kv) const {
+        const int end = key_end(last_query);
+        return end > 0 ? (end + tile_kv - 1) / tile_kv : 0;
+    }
+    /// Leading kv tiles every key of which every row from first_query on attends.
+    ATTUNE_DEVICE int whole_tiles(int first_query, int tile_kv) const {
+        const int end = key_end(first_query);
+        return end > 0 ? end / tile_kv : 0;
+    }
+};
+
+}  // namespace attune

@@ -1,0 +1,180 @@
+// From accumulators to O and LSE.
+#pragma once
+
+#include "templates/abi.h"
+#include "templates/mma/layout.h"
+
+namespace attune {
+
+/// Where a q-tile's results go.
+struct OutputTile {
+    unsigned short* o;  // of the tile's row 0
+    long long row_stride;
+    float* lse;  // of the tile's row 0; null where not wanted
+    int rows;    // of the tensor from the tile's row 0 on
+};
+
+/// Swaps four registers of four lanes: afterwards register i of lane t holds what register t of
+/// lane i held.
+ATTUNE_DEVICE void quad_transpose(unsigned (&x)[4]) {
+    const int lane = lane_index();
+    ATTUNE_UNROLL
+    for (int bit = 1; bit <= 2; bit *= 2) {
+        const bool upper = (lane & bit) != 0;
+        ATTUNE_UNROLL
+        for (int i = 0; i < 4; ++i) {
+            if (i & bit) continue;
+            const unsigned received = shuffle_xor(upper ? x[i] : x[i + bit], bit);
+            (upper ? x[i] : x[i + bit]) = received;
+        }
+    }
+}
+
+/// One row of a warp's O, times `factor`: 16-byte stores, four lanes to 64 bytes; 4-byte stores for
+/// a narrow rest.
+template <class V>
+ATTUNE_DEVICE void store_row(const float (&o)[Layout<V>::d_tiles][4], int half, float factor,
+                             unsigned short* row, bool valid) {
+    using L = Layout<V>;
+    constexpr int whole = L::d_tiles / 4 * 4;
+    const int quad_lane = lane_index() % 4;
+    ATTUNE_UNROLL
+    for (int d = 0; d < L::d_tiles; d += 4) {
+        unsigned x[4] = {};
+        ATTUNE_UNROLL
+        for (int i = 0; i < 4; ++i)
+            if (d + i < L::d_tiles)
+                x[i] = pack2(o[d + i][2 * half] * factor, o[d + i][2 * half + 1] * factor,
+                             typename L::Element{});
+        if (d < whole) {
+            quad_transpose(x);
+            const int column = 8 * (d + quad_lane);
+            if (valid && column < V::head_dim)
+                store_global_128(row + column, U128{x[0], x[1], x[2], x[3]});
+        } else {
+            ATTUNE_UNROLL
+            for (int i = 0; i < L::d_tiles - whole; ++i) {
+                const int column = 8 * (d + i);
+                if (valid && column < V::head_dim)
+                    store_global_32(row + column + 2 * quad_lane, x[i]);
+            }
+        }
+    }
+}
+
+/// Each warp stores its own rows.
+template <class V>
+ATTUNE_DEVICE void store_rows(typename Layout<V>::Output& o,
+                              const typename Layout<V>::Softmax& softmax, const OutputTile& out) {
+    using L = Layout<V>;
+    const int lane = lane_index();
+    ATTUNE_UNROLL
+    for (int i = 0; i < 2 * L::m_blocks; ++i) {
+        const int b = i / 2, half = i % 2;
+        const int row = L::warp_row() + 16 * b + lane / 4 + 8 * half;
+        const float sum = softmax.sum[b][half];
+        const bool valid = row < out.rows;
+        store_row<V>(o[b], half, L::Softmax::reciprocal(sum), out.o + row * out.row_stride, valid);
+        if (V::write_lse && valid && lane % 4 == 0)
+            store_global_f32(out.lse + row, L::Softmax::lse(softmax.reference[b][half], sum));
+    }
+}
+
+/// warps_over_kv: every warp holds a partial O, reference and sum of the same rows. They meet in
+/// shared memory: [tile_q][columns] fp32 O, then references [warps][tile_q], then sums
+/// [warps][tile_q].
+template <class V>
+class Merge {
+    using L = Layout<V>;
+    using Softmax = typename L::Softmax;
+    static constexpr int stats_offset = 4 * V::tile_q * L::columns;
+
+public:
+    ATTUNE_DEVICE explicit Merge(SharedAddress shared) : shared_(shared) {}
+
+    ATTUNE_DEVICE void run(typename L::Output& o, const Softmax& softmax,
+                           const OutputTile& out) const {
+        cta_sync();  // all are done with the K/V ring this memory was
+        write_stats(softmax);
+        cta_sync();  // every warp's statistics are there
+        for (int warp = 0; warp < V::warps; ++warp) {
+            if (warp == warp_index()) add(o, softmax, warp == 0);
+            cta_sync();  // the next warp adds to what this one wrote
+        }
+        store(out);
+    }
+
+private:
+    ATTUNE_DEVICE SharedAddress stat(int which, int warp, int row) const {
+        return shared_ + stats_offset + 4 * ((which * V::warps + warp) * V::tile_q + row);
+    }
+
+    ATTUNE_DEVICE void write_stats(const Softmax& softmax) const {
+        const int lane = lane_index();
+        ATTUNE_UNROLL
+        for (int i = 0; i < 2 * L::m_blocks; ++i) {
+            const int row = 16 * (i / 2) + lane / 4 + 8 * (i % 2);
+            if (lane % 4 == 0) {
+                store_shared_f32(stat(0, warp_index(), row), softmax.reference[i / 2][i % 2]);
+                store_shared_f32(stat(1, warp_index(), row), softmax.sum[i / 2][i % 2]);
+            }
+        }
+    }
+
+    ATTUNE_DEVICE float top_reference(int row) const {
+        float top = -infinity();
+        for (int warp = 0; warp < V::warps; ++warp)
+            top = max_f32(top, load_shared_f32(stat(0, warp, row)));
+        return top;
+    }
+
+    /// What a partial result of this reference weighs against the row's highest reference.
+    ATTUNE_DEVICE static float weight(float reference, float top) {
+        return reference == -infinity() ? 0.0f : exp2_approx(reference - top);
+    }
+
+    ATTUNE_DEVICE void add(const typename L::Output& o, const Softmax& softmax, bool first) const {
+        const int lane = lane_index();
+        ATTUNE_UNROLL
+        for (int i = 0; i < 2 * L::m_blocks; ++i) {
+            const int b = i / 2, half = i % 2;
+            const int row = 16 * b + lane / 4 + 8 * half;
+            const float factor = weight(softmax.reference[b][half], top_reference(row));
+            ATTUNE_UNROLL
+            for (int j = 0; j < 2 * L::d_tiles; ++j) {
+                const int column = 8 * (j / 2) + 2 * (lane % 4) + j % 2;
+                const SharedAddress at = shared_ + 4 * (row * L::columns + column);
+                const float part = o[b][j / 2][2 * half + j % 2] * factor;
+                store_shared_f32(at, first ? part : load_shared_f32(at) + part);
+            }
+        }
+    }
+
+    ATTUNE_DEVICE void store(const OutputTile& out) const {
+        for (int i = thread_index(); i < V::tile_q * (V::head_dim / 8); i += L::threads) {
+            const int row = i / (V::head_dim / 8), chunk = i % (V::head_dim / 8);
+            if (row >= out.rows) continue;
+            const float top = top_reference(row);
+            float sum = 0;
+            for (int warp = 0; warp < V::warps; ++warp)
+                sum += load_shared_f32(stat(1, warp, row)) *
+                       weight(load_shared_f32(stat(0, warp, row)), top);
+            store_chunk(out.o + row * out.row_stride + 8 * chunk,
+                        shared_ + 4 * (row * L::columns + 8 * chunk), Softmax::reciprocal(sum));
+            if (V::write_lse && chunk == 0) store_global_f32(out.lse + row, Softmax::lse(top, sum));
+        }
+    }
+
+    ATTUNE_DEVICE static void store_chunk(unsigned short* to, SharedAddress from, float factor) {
+        unsigned x[4];
+        ATTUNE_UNROLL
+        for (int i = 0; i < 4; ++i)
+            x[i] = pack2(load_shared_f32(from + 8 * i) * factor,
+                         load_shared_f32(from + 8 * i + 4) * factor, typename L::Element{});
+        store_global_128(to, U128{x[0], x[1], x[2], x[3]});
+    }
+
+    SharedAddress shared_;
+};
+
+}  // namespace attune

@@ -1,0 +1,238 @@
+// Target functions for NVRTC and nvcc, sm_80 and later: see contract.md for what each name means.
+// Instruction semantics and fragment layouts: PTX ISA, "Warp-level matrix instructions", "Data
+// movement: cp.async", "Parallel synchronization: mbarrier".
+#pragma once
+
+#define ATTUNE_DEVICE __device__ __forceinline__
+#define ATTUNE_KERNEL(name, threads, min_ctas, Params, params)      \
+    extern "C" __global__ void __launch_bounds__(threads, min_ctas) \
+        name(const __grid_constant__ Params params)
+#define ATTUNE_PRAGMA(text) _Pragma(#text)
+#define ATTUNE_UNROLL ATTUNE_PRAGMA(unroll)
+#define ATTUNE_UNROLL_N(n) ATTUNE_PRAGMA(unroll n)
+
+namespace attune {
+
+using SharedAddress = unsigned;
+
+struct alignas(16) U128 {
+    unsigned x, y, z, w;
+};
+struct F16 {
+    unsigned short bits;
+};
+struct BF16 {
+    unsigned short bits;
+};
+
+// ---- where am I -------------------------------------------------------------------------------
+
+ATTUNE_DEVICE int thread_index() {
+    return threadIdx.x;
+}
+ATTUNE_DEVICE int lane_index() {
+    return threadIdx.x & 31;
+}
+ATTUNE_DEVICE int warp_index() {
+    return __shfl_sync(0xffffffffu, threadIdx.x >> 5, 0);
+}
+ATTUNE_DEVICE int cta_index() {
+    return blockIdx.x;
+}
+ATTUNE_DEVICE int cta_count() {
+    return gridDim.x;
+}
+
+// ---- threads meet -----------------------------------------------------------------------------
+
+ATTUNE_DEVICE void cta_sync() {
+    __syncthreads();
+}
+ATTUNE_DEVICE void warp_sync() {
+    __syncwarp();
+}
+template <class T>
+ATTUNE_DEVICE T shuffle_xor(T value, int mask) {
+    return __shfl_xor_sync(0xffffffffu, value, mask);
+}
+template <class T>
+ATTUNE_DEVICE T shuffle(T value, int lane) {
+    return __shfl_sync(0xffffffffu, value, lane);
+}
+ATTUNE_DEVICE bool warp_any(bool vote) {
+    return __any_sync(0xffffffffu, vote);
+}
+ATTUNE_DEVICE bool warp_all(bool vote) {
+    return __all_sync(0xffffffffu, vote);
+}
+
+// ---- shared memory ----------------------------------------------------------------------------
+
+ATTUNE_DEVICE SharedAddress shared_base() {
+    extern __shared__ __align__(1024) unsigned char attune_shared[];
+    return static_cast<SharedAddress>(__cvta_generic_to_shared(attune_shared));
+}
+ATTUNE_DEVICE U128 load_shared_128(SharedAddress at) {
+    U128 v;
+    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "r"(at)
+                 : "memory");
+    return v;
+}
+ATTUNE_DEVICE void store_shared_128(SharedAddress at, U128 v) {
+    asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(v.x), "r"(v.y), "r"(v.z),
+                 "r"(v.w)
+                 : "memory");
+}
+ATTUNE_DEVICE float load_shared_f32(SharedAddress at) {
+    float v;
+    asm volatile("ld.shared.f32 %0, [%1];" : "=f"(v) : "r"(at) : "memory");
+    return v;
+}
+ATTUNE_DEVICE void store_shared_f32(SharedAddress at, float v) {
+    asm volatile("st.shared.f32 [%0], %1;" ::"r"(at), "f"(v) : "memory");
+}
+ATTUNE_DEVICE void ldmatrix_x4(unsigned (&r)[4], SharedAddress at) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(at));
+}
+ATTUNE_DEVICE void ldmatrix_x4_trans(unsigned (&r)[4], SharedAddress at) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(at));
+}
+
+// ---- global memory ----------------------------------------------------------------------------
+
+ATTUNE_DEVICE U128 load_global_128(const void* ptr) {
+    return *static_cast<const U128*>(ptr);
+}
+ATTUNE_DEVICE void store_global_128(void* ptr, U128 v) {
+    *static_cast<U128*>(ptr) = v;
+}
+ATTUNE_DEVICE unsigned load_global_32(const void* ptr) {
+    return *static_cast<const unsigned*>(ptr);
+}
+ATTUNE_DEVICE void store_global_32(void* ptr, unsigned v) {
+    *static_cast<unsigned*>(ptr) = v;
+}
+ATTUNE_DEVICE unsigned short load_global_16(const void* ptr) {
+    return *static_cast<const unsigned short*>(ptr);
+}
+ATTUNE_DEVICE void store_global_16(void* ptr, unsigned short v) {
+    *static_cast<unsigned short*>(ptr) = v;
+}
+ATTUNE_DEVICE float load_global_f32(const float* ptr) {
+    return *ptr;
+}
+ATTUNE_DEVICE void store_global_f32(float* ptr, float v) {
+    *ptr = v;
+}
+ATTUNE_DEVICE unsigned atomic_add_global(unsigned* ptr, unsigned v) {
+    return atomicAdd(ptr, v);
+}
+
+// ---- asynchronous copies ----------------------------------------------------------------------
+
+ATTUNE_DEVICE void cp_async_16(SharedAddress to, const void* from, bool valid) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to),
+                 "l"(__cvta_generic_to_global(from)), "r"(valid ? 16 : 0)
+                 : "memory");
+}
+ATTUNE_DEVICE void cp_async_commit() {
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
+template <int pending>
+ATTUNE_DEVICE void cp_async_wait() {
+    asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
+}
+
+ATTUNE_DEVICE void mbarrier_init(SharedAddress at, int count) {
+    asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(at), "r"(count) : "memory");
+}
+ATTUNE_DEVICE void mbarrier_arrive(SharedAddress at) {
+    asm volatile("{ .reg .b64 state; mbarrier.arrive.shared.b64 state, [%0]; }" ::"r"(at)
+                 : "memory");
+}
+ATTUNE_DEVICE void mbarrier_arrive_cp_async(SharedAddress at) {
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(at) : "memory");
+}
+ATTUNE_DEVICE void mbarrier_wait(SharedAddress at, int parity) {
+    unsigned done = 0;
+    while (!done)
+        asm volatile(
+            "{ .reg .pred p; mbarrier.test_wait.parity.shared.b64 p, [%1], %2;"
+            " selp.u32 %0, 1, 0, p; }"
+            : "=r"(done)
+            : "r"(at), "r"(parity)
+            : "memory");
+}
+
+// ---- arithmetic -------------------------------------------------------------------------------
+
+ATTUNE_DEVICE void mma_m16n8k16(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1,
+                                F16) {
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7},"
+        " {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+ATTUNE_DEVICE void mma_m16n8k16(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1,
+                                BF16) {
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7},"
+        " {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+ATTUNE_DEVICE unsigned pack2(float lo, float hi, F16) {
+    unsigned packed;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(hi), "f"(lo));
+    return packed;
+}
+ATTUNE_DEVICE unsigned pack2(float lo, float hi, BF16) {
+    unsigned packed;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(hi), "f"(lo));
+    return packed;
+}
+ATTUNE_DEVICE float to_float(unsigned short bits, F16) {
+    float value;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
+    return value;
+}
+ATTUNE_DEVICE float to_float(unsigned short bits, BF16) {
+    return __uint_as_float(static_cast<unsigned>(bits) << 16);
+}
+ATTUNE_DEVICE float exp2_approx(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+ATTUNE_DEVICE float log2_approx(float x) {
+    float y;
+    asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+ATTUNE_DEVICE float fma_rn(float a, float b, float c) {
+    return __fmaf_rn(a, b, c);
+}
+ATTUNE_DEVICE float max_f32(float a, float b) {
+    return fmaxf(a, b);
+}
+ATTUNE_DEVICE float infinity() {
+    return __uint_as_float(0x7f800000u);
+}
+
+ATTUNE_DEVICE unsigned long long global_timer_ns() {
+    unsigned long long ns;
+    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(ns));
+    return ns;
+}
+ATTUNE_DEVICE unsigned long long clock_cycles() {
+    return clock64();
+}
+
+}  // namespace attune
