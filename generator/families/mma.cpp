@@ -11,6 +11,7 @@ namespace {
 enum Operand { in_shared = 0, in_registers = 1 };
 enum Partition { over_q = 0, over_kv = 1 };
 enum Grid { per_q_tile = 0, per_head = 1 };
+enum Guard { barrier = 0, mbarrier = 1 };
 enum Rescale { each_step = 0, when_moved = 1, normalised = 2 };
 
 // Registers beside the accumulators: addresses, row statistics, operand fragments, loop state.
@@ -48,6 +49,12 @@ std::vector<Axis> axes() {
          {},
          1,
          "K/V tiles in shared memory; 1 alternates K and V loads under the two products"},
+        {"ring",
+         "guard",
+         {barrier, mbarrier},
+         {"bar", "mbar"},
+         barrier,
+         "what guards the K/V tiles: a CTA barrier per tile, or full and empty mbarriers per slot"},
         {"qop",
          "q_operand",
          {in_shared, in_registers},
@@ -111,6 +118,10 @@ bool loader_has_threads(const Signature& s, const Config& c, const Target&) {
     return needs.threads >= needs.head_dim_padded / 8;
 }
 
+bool ring_works(const Signature&, const Config& c, const Target&) {
+    return c["ring"] == barrier || (c["s"] >= 2 && c["grid"] == per_q_tile);
+}
+
 bool sections_mean_something(const Signature& s, const Config& c, const Target&) {
     return c["sec"] == 0 || (c["grid"] == per_q_tile && s.mask == Mask::causal);
 }
@@ -131,12 +142,16 @@ std::vector<Constraint> constraints() {
          registers_fit},
         {"shared memory",
          "Q and the K/V ring fit a CTA's shared memory",
-         {"q", "kv", "w", "s", "qop", "part"},
+         {"q", "kv", "w", "s", "ring", "qop", "part"},
          shared_fits_cta},
         {"occupancy",
          "min_ctas CTAs fit an SM",
-         {"q", "kv", "w", "s", "qop", "part", "c"},
+         {"q", "kv", "w", "s", "ring", "qop", "part", "c"},
          ctas_fit},
+        {"ring",
+         "mbarriers need two slots and one q-tile per CTA",
+         {"s", "ring", "grid"},
+         ring_works},
         {"order",
          "sections of heads need a causal mask and a CTA per q-tile",
          {"grid", "sec"},
@@ -218,7 +233,8 @@ MmaNeeds mma_needs(const Signature& signature, const Config& config) {
     const bool q_in_registers = config["qop"] == in_registers;
     if (q_in_registers) needs.accumulators += needs.rows_per_warp * needs.head_dim_padded / 64;
     const int row_bytes = 2 * needs.head_dim_padded;
-    const int ring = 2 * config["s"] * config["kv"] * row_bytes;
+    const int barriers = config["ring"] == mbarrier ? 16 * config["s"] : 0;
+    const int ring = 2 * config["s"] * config["kv"] * row_bytes + barriers;
     const int q_bytes = q_in_registers ? 0 : config["q"] * row_bytes;
     // Merging the warps' partial O: one fp32 tile and a maximum and a sum per row and warp.
     const int merge = config["q"] * (4 * needs.head_dim_padded + 8 * config["w"]);

@@ -62,7 +62,8 @@ double mma_estimate_us(const Problem& problem, const Config& c, const Target& t)
     const double busiest = std::max({step.tensor, step.shared, step.softmax});
     const double rest = step.tensor + step.shared + step.softmax - busiest;
     const double warps_per_scheduler = resident * c["w"] / 4.0;
-    const double barriers = (c["s"] == 1 ? 2 : 1) * barrier_cycles / resident;
+    const double meetings = c["ring"] == 1 ? 0.3 : c["s"] == 1 ? 2 : 1;
+    const double barriers = meetings * barrier_cycles / resident;
     const double penalty = 1 + 0.002 * (c["dir"] + c["u"] - 1);  // ties go to the plain form
     const double cycles =
         (busiest + rest / std::max(0.5, warps_per_scheduler) + barriers) * penalty;

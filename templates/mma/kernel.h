@@ -16,6 +16,7 @@ namespace attune {
 template <class V>
 class QTile {
     using L = Layout<V>;
+    using Ring = typename RingOf<V>::Type;
 
 public:
     ATTUNE_DEVICE QTile(const AttentionParams& p, const Work& work, SharedAddress shared)
@@ -31,9 +32,12 @@ public:
         const int whole = min_int(mask_.whole_tiles(first_row_, V::tile_kv), tiles);
 
         const int kv_head = work_.head / (p_.heads_q / p_.heads_kv);
-        const typename L::Copier k(p_.k, offset(p_.k_strides, kv_head), p_.k_strides.row);
-        const typename L::Copier v(p_.v, offset(p_.v_strides, kv_head), p_.v_strides.row);
-        KvRing<V> ring(shared_, k, v, 0, tiles, p_.seqlen_kv);
+        const KvLoader<V> loader{shared_,
+                                 {p_.k, offset(p_.k_strides, kv_head), p_.k_strides.row},
+                                 {p_.v, offset(p_.v_strides, kv_head), p_.v_strides.row},
+                                 tiles,
+                                 p_.seqlen_kv};
+        Ring ring(loader);
         QOperandOf<V> q;
         typename L::Softmax softmax(p_.scale_log2);
         typename L::Output o = {};
@@ -45,11 +49,11 @@ public:
         // Only tiles that cross a row's key end look at single scores: the last ones of the row
         // range.
         if (V::kv_forward) {
-            steps<false>(0, whole, ring, q, softmax, o);
-            steps<true>(whole, tiles, ring, q, softmax, o);
+            steps<false>(0, whole, loader, ring, q, softmax, o);
+            steps<true>(whole, tiles, loader, ring, q, softmax, o);
         } else {
-            steps<true>(0, tiles - whole, ring, q, softmax, o);
-            steps<false>(tiles - whole, tiles, ring, q, softmax, o);
+            steps<true>(0, tiles - whole, loader, ring, q, softmax, o);
+            steps<false>(tiles - whole, tiles, loader, ring, q, softmax, o);
         }
         softmax.finish(o);
         store(o, softmax);
@@ -57,8 +61,9 @@ public:
 
 private:
     template <bool masked>
-    ATTUNE_DEVICE void steps(int from, int to, KvRing<V>& ring, const QOperandOf<V>& q,
-                             typename L::Softmax& softmax, typename L::Output& o) {
+    ATTUNE_DEVICE void steps(int from, int to, const KvLoader<V>& loader, Ring& ring,
+                             const QOperandOf<V>& q, typename L::Softmax& softmax,
+                             typename L::Output& o) {
         ATTUNE_UNROLL_N(V::unroll)
         for (int step = from; step < to; ++step) {
             typename L::Scores s;
@@ -66,10 +71,11 @@ private:
             const SharedAddress v_tile = ring.wait_v(step);
             if (masked)
                 mask_scores<V>(s, mask_, first_row_ + L::warp_row(),
-                               ring.tile(step) * V::tile_kv + L::warp_key());
+                               loader.tile(step) * V::tile_kv + L::warp_key());
             softmax.step(s, o);
             multiply_pv<V>(o, s, v_tile);
             softmax.after_pv(o);
+            ring.release();
         }
     }
 

@@ -34,6 +34,7 @@ struct Layout {
     static constexpr int stage_bytes = Tile::bytes(V::tile_kv);
     static constexpr int k_offset = q_bytes;
     static constexpr int v_offset = k_offset + V::stages * stage_bytes;
+    static constexpr int barrier_offset = v_offset + V::stages * stage_bytes;
 
     using Softmax = OnlineSoftmax<static_cast<Rescale>(V::rescale), m_blocks>;
     using Scores = float[m_blocks][n_tiles][4];

@@ -1,91 +1,183 @@
-// K and V tiles on their way to shared memory: cp.async groups, barriers per tile.
+// K and V tiles on their way from global to shared memory. Two rings with one interface:
+//   start()      begins the first loads; copies issued before it (Q) land with the first K tile
+//   wait_k(step) the K tile of a step, landed and visible; steps in order
+//   wait_v(step) its V tile; after the products with K, before those with V
+//   release()    this warp is done with the step
 #pragma once
 
 #include "templates/mma/layout.h"
 
 namespace attune {
 
-/// stages == 1: one K and one V tile; V loads under Q K^T, the next K under softmax and P V (two
-/// barriers a step). stages >= 2: a ring of K/V pairs loaded stages-1 steps ahead (one barrier a
-/// step). Groups are committed also when empty, so that their count stays in step with the loop.
+enum Guard { guard_barrier = 0, guard_mbarrier = 1 };
+
+/// A slot of the ring and the parity of the lap it is in.
+template <int stages>
+struct Cursor {
+    int slot = 0;
+    int parity = 0;
+
+    ATTUNE_DEVICE void next() {
+        if (stages == 1) return;
+        const bool wraps = slot == stages - 1;
+        slot = wraps ? 0 : slot + 1;
+        parity ^= wraps ? 1 : 0;
+    }
+};
+
+/// The loads themselves: which tile a step takes, and where it goes.
 template <class V>
-class KvRing {
+struct KvLoader {
     using L = Layout<V>;
+    using Copier = typename L::Copier;
+    SharedAddress shared;
+    Copier k;
+    Copier v;
+    int steps;
+    int seqlen_kv;
+
+    ATTUNE_DEVICE int tile(int step) const { return V::kv_forward ? step : steps - 1 - step; }
+    ATTUNE_DEVICE SharedAddress k_slot(int slot) const {
+        return shared + L::k_offset + slot * L::stage_bytes;
+    }
+    ATTUNE_DEVICE SharedAddress v_slot(int slot) const {
+        return shared + L::v_offset + slot * L::stage_bytes;
+    }
+
+    ATTUNE_DEVICE void load_k(int step, int slot) const { load(k, step, k_slot(slot)); }
+    ATTUNE_DEVICE void load_v(int step, int slot) const { load(v, step, v_slot(slot)); }
+
+private:
+    ATTUNE_DEVICE void load(const Copier& copier, int step, SharedAddress to) const {
+        if (step < steps) copier.template copy<V::tile_kv>(to, tile(step) * V::tile_kv, seqlen_kv);
+    }
+};
+
+/// Guarded by a CTA barrier per tile and cp.async groups.
+/// stages == 1: one K and one V tile; V loads under Q K^T, the next K under softmax and P V (two
+/// barriers a step). stages >= 2: K/V pairs loaded stages-1 steps ahead (one barrier a step).
+/// Groups are committed also when empty, so that their count stays in step with the loop.
+template <class V>
+class BarrierRing {
     static constexpr int ahead = V::stages - 1;
 
 public:
-    ATTUNE_DEVICE KvRing(SharedAddress shared, const typename L::Copier& k,
-                         const typename L::Copier& v, int first_tile, int steps, int seqlen_kv)
-        : shared_(shared),
-          k_(k),
-          v_(v),
-          first_tile_(first_tile),
-          steps_(steps),
-          seqlen_kv_(seqlen_kv) {}
+    ATTUNE_DEVICE explicit BarrierRing(const KvLoader<V>& loader) : loader_(loader) {}
 
-    /// kv tile of a step.
-    ATTUNE_DEVICE int tile(int step) const {
-        return V::kv_forward ? first_tile_ + step : first_tile_ + steps_ - 1 - step;
-    }
-
-    /// Starts the first loads; copies issued before it (Q) belong to their first group.
     ATTUNE_DEVICE void start() {
         if (V::stages == 1) {
-            load_k(0);
+            loader_.load_k(0, 0);
             cp_async_commit();
         }
         ATTUNE_UNROLL
-        for (int step = 0; step < ahead; ++step) {
-            load_k(step);
-            load_v(step);
-            cp_async_commit();
-        }
+        for (int step = 0; step < ahead; ++step) load_pair(step);
     }
 
-    /// The K tile of `step`, landed and visible to all warps. Called once per step, in order.
     ATTUNE_DEVICE SharedAddress wait_k(int step) {
         if (V::stages == 1) {
             cp_async_wait<0>();
             cta_sync();  // K is here for all; all are done with the V tile of the step before
-            load_v(step);
+            loader_.load_v(step, 0);
+            cp_async_commit();
         } else {
             cp_async_wait<(V::stages > 1 ? V::stages - 2 : 0)>();
             cta_sync();  // the pair is here for all; all are done with the slot loaded next
-            load_k(step + ahead);
-            load_v(step + ahead);
+            load_pair(step + ahead);
         }
-        cp_async_commit();
-        return shared_ + L::k_offset + slot(step) * L::stage_bytes;
+        return loader_.k_slot(read_.slot);
     }
 
-    /// The V tile of `step`. Called after the products with K, before those with V.
     ATTUNE_DEVICE SharedAddress wait_v(int step) {
         if (V::stages == 1) {
             cp_async_wait<0>();
             cta_sync();  // V is here for all; all are done with K
-            load_k(step + 1);
+            loader_.load_k(step + 1, 0);
             cp_async_commit();
         }
-        return shared_ + L::v_offset + slot(step) * L::stage_bytes;
+        return loader_.v_slot(read_.slot);
+    }
+
+    ATTUNE_DEVICE void release() { read_.next(); }
+
+private:
+    ATTUNE_DEVICE void load_pair(int step) {
+        loader_.load_k(step, write_.slot);
+        loader_.load_v(step, write_.slot);
+        cp_async_commit();
+        write_.next();
+    }
+
+    const KvLoader<V>& loader_;
+    Cursor<V::stages> read_;
+    Cursor<V::stages> write_;
+};
+
+/// Guarded by two mbarriers per slot: full (every thread arrives as its copies land) and empty
+/// (every warp arrives when done). Loads run stages-2 steps ahead (at least 1), so that with 3
+/// stages or more a warp may be a step ahead of another.
+template <class V>
+class MbarrierRing {
+    using L = Layout<V>;
+    static constexpr int ahead = V::stages > 2 ? V::stages - 2 : 1;
+
+public:
+    ATTUNE_DEVICE explicit MbarrierRing(const KvLoader<V>& loader)
+        : loader_(loader), barriers_(loader.shared + L::barrier_offset) {}
+
+    ATTUNE_DEVICE void start() {
+        if (thread_index() == 0) {
+            ATTUNE_UNROLL
+            for (int slot = 0; slot < V::stages; ++slot) {
+                mbarrier_init(full(slot), L::threads);
+                mbarrier_init(empty(slot), V::warps);
+            }
+        }
+        cta_sync();  // the barriers exist for all
+        ATTUNE_UNROLL
+        for (int step = 0; step < ahead; ++step) load_pair(step);
+    }
+
+    ATTUNE_DEVICE SharedAddress wait_k(int step) {
+        load_pair(step + ahead);
+        mbarrier_wait(full(read_.slot), read_.parity);
+        return loader_.k_slot(read_.slot);
+    }
+
+    ATTUNE_DEVICE SharedAddress wait_v(int) const { return loader_.v_slot(read_.slot); }
+
+    ATTUNE_DEVICE void release() {
+        warp_sync();  // lane 0 speaks for all lanes
+        if (lane_index() == 0) mbarrier_arrive(empty(read_.slot));
+        read_.next();
     }
 
 private:
-    ATTUNE_DEVICE static int slot(int step) { return V::stages == 1 ? 0 : step % V::stages; }
+    ATTUNE_DEVICE SharedAddress full(int slot) const { return barriers_ + 16 * slot; }
+    ATTUNE_DEVICE SharedAddress empty(int slot) const { return barriers_ + 16 * slot + 8; }
 
-    ATTUNE_DEVICE void load_k(int step) { load(k_, L::k_offset, step); }
-    ATTUNE_DEVICE void load_v(int step) { load(v_, L::v_offset, step); }
-    ATTUNE_DEVICE void load(const typename L::Copier& copier, int offset, int step) {
-        if (step < steps_)
-            copier.template copy<V::tile_kv>(shared_ + offset + slot(step) * L::stage_bytes,
-                                             tile(step) * V::tile_kv, seqlen_kv_);
+    ATTUNE_DEVICE void load_pair(int step) {
+        if (step >= loader_.steps) return;
+        // The lap before must have been read by all warps; the first lap finds the slots free.
+        if (step >= V::stages) mbarrier_wait(empty(write_.slot), write_.parity ^ 1);
+        loader_.load_k(step, write_.slot);
+        loader_.load_v(step, write_.slot);
+        mbarrier_arrive_cp_async(full(write_.slot));
+        write_.next();
     }
 
-    SharedAddress shared_;
-    const typename L::Copier& k_;
-    const typename L::Copier& v_;
-    int first_tile_;
-    int steps_;
-    int seqlen_kv_;
+    const KvLoader<V>& loader_;
+    SharedAddress barriers_;
+    Cursor<V::stages> read_;
+    Cursor<V::stages> write_;
+};
+
+template <class V, int guard = V::guard>
+struct RingOf {
+    using Type = BarrierRing<V>;
+};
+template <class V>
+struct RingOf<V, guard_mbarrier> {
+    using Type = MbarrierRing<V>;
 };
 
 }  // namespace attune
