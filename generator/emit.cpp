@@ -2,6 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
+#include "generator/embedded.h"
+
 namespace attune {
 namespace {
 
@@ -28,7 +32,32 @@ std::string body(const Variant& variant, const Family& family) {
     return text;
 }
 
+/// The templates a kernel includes, itself first, each once. "target.h" is the vendor's.
+void add_included(const std::string& name, const std::vector<TemplateFile>& templates,
+                  std::vector<const TemplateFile*>& included) {
+    const auto file = std::find_if(templates.begin(), templates.end(),
+                                   [&](const TemplateFile& each) { return each.name == name; });
+    if (file == templates.end()) return;
+    if (std::find(included.begin(), included.end(), &*file) != included.end()) return;
+    included.push_back(&*file);
+    constexpr std::string_view directive = "#include \"";
+    for (std::size_t at = 0; (at = file->text.find(directive, at)) != std::string::npos;) {
+        at += directive.size();
+        add_included(file->text.substr(at, file->text.find('"', at) - at), templates, included);
+    }
+}
+
 }  // namespace
+
+const std::vector<TemplateFile>& embedded_templates() {
+    static const std::vector<TemplateFile> templates = [] {
+        std::vector<TemplateFile> files;
+        for (const EmbeddedFile& file : embedded_template_files())
+            files.push_back({std::string(file.name), std::string(file.text)});
+        return files;
+    }();
+    return templates;
+}
 
 Source emit(const Variant& variant, const std::vector<TemplateFile>& templates) {
     const Family& family = *find_family(variant.config.family);
@@ -36,7 +65,12 @@ Source emit(const Variant& variant, const std::vector<TemplateFile>& templates) 
     source.entry = entry_name;
     const std::string text = body(variant, family);
     std::string hashed = text;
-    for (const TemplateFile& file : templates) hashed += file.name + '\0' + file.text + '\0';
+    std::vector<const TemplateFile*> included;
+    add_included(family.entry_header, templates, included);
+    add_included(variant.target.vendor == Vendor::nvidia ? "templates/target/cuda.h"
+                                                         : "templates/target/hip.h",
+                 templates, included);
+    for (const TemplateFile* file : included) hashed += file->name + '\0' + file->text + '\0';
     for (const std::string& option : source.options) hashed += option + '\0';
     source.hash = sha256_hex(hashed);
     source.text = fmt::format("// attune {} {}\n", tool_version, source.hash) + text;

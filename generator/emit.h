@@ -29,8 +29,8 @@ const std::vector<TemplateFile>& embedded_templates();
 struct Source {
     std::string text;   // first line: tool version and hash
     std::string entry;  // name of the extern "C" kernel
-    std::string
-        hash;  // SHA-256 hex over the text below its header line, the templates and the options
+    std::string hash;  // SHA-256 hex over the text below its header line, the templates it includes
+                       // and the options
     std::vector<std::string> options;  // compile options that change code, in order
 };
 
