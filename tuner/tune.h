@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -19,10 +20,21 @@ struct EffortPlan {
     const char* summary;
     int first_candidates;  // best by estimate, tables and default included
     int neighbour_rounds;  // local search: rounds over one-step neighbours of the best so far
-    int finalists;         // interleaved in the final round, beside the default
+    int round_candidates;  // neighbours tried in one round
+    int finalists;  // interleaved in the final round, beside the default; 0: nothing is timed
     bool whole_space;
 };
+/// Ascending.
+std::span<const EffortPlan> effort_plans();
 const EffortPlan& plan_of(Effort effort);
+
+/// The processes that compile and measure: what they run may crash, hang or abort.
+struct WorkerOptions {
+    std::vector<std::string> command;  // empty: {"/proc/self/exe", "worker"}
+    int compile_processes = 0;         // 0 = one per core
+    double compile_timeout_s = 180;    // for one kernel
+    double measure_timeout_s = 180;    // for one stage of one candidate
+};
 
 struct TuneRequest {
     std::string device;  // "cuda:0", "emu:h200"
@@ -34,6 +46,7 @@ struct TuneRequest {
     bool resume = false;       // skip problems that have a record of this effort or more
     std::string store_path;
     unsigned seed = 0;
+    WorkerOptions workers;
 };
 
 struct TuneProgress {
