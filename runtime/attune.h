@@ -10,6 +10,8 @@
  * into a CUDA graph.
  *   - attune_find is thread-safe on one context; attune_launch may be called from any thread on a
  * kernel.
+ *   - Structs begin with struct_bytes, their size as the caller knows it. A smaller one than this
+ * library's is refused; a larger one is accepted where its unknown rest is zero.
  *   - Attention is O = softmax(scale * Q K^T + mask) V, forward. A row that no key may attend gives
  * O = 0, LSE = -inf.
  */
@@ -67,9 +69,9 @@ typedef struct attune_options {
     const char*
         store_path; /* SQLite file; NULL = $ATTUNE_STORE, else $XDG_DATA_HOME/attune/store.sqlite,
                        else ~/.local/share/attune/store.sqlite */
-    attune_backend*
-        backend; /* NULL, or a device from another library; ownership passes to the context */
-    int strict;  /* 1: records made with another driver or toolkit are not used. Default 0 */
+    attune_backend* backend; /* NULL, or a device from another library; the context owns it from a
+                                successful attune_open on */
+    int strict;              /* 1: records made with another driver are not used. Default 0 */
 } attune_options;
 
 typedef struct attune_tensor_strides {
@@ -145,7 +147,8 @@ ATTUNE_API void attune_close(attune_context* context);
  * order: exact shape; bucket, the record of the same signature with the least distance; estimate;
  * none. ATTUNE_OK for all four. distance = |log2 batch*heads_q ratio| + |log2 seqlen_q ratio| +
  * |log2 seqlen_kv ratio| + 0.5 [another heads_q / heads_kv], lengths of 0 counting as 1; ties go to
- * the lexically first shape. The kernel is loaded on its first look-up. */
+ * the lexically first shape. The kernel is loaded on its first look-up. Records
+ * are read when the context is opened. */
 ATTUNE_API attune_status attune_find(attune_context* context, const attune_problem* problem,
                                      attune_answer* answer);
 
@@ -155,6 +158,18 @@ ATTUNE_API attune_status attune_find(attune_context* context, const attune_probl
 ATTUNE_API attune_status attune_launch(attune_kernel* kernel, const attune_problem* problem,
                                        const attune_tensors* tensors, void* workspace,
                                        void* stream);
+
+/* Device memory, for programs that have no allocator of their own. On CUDA any pointer of the
+ * device's primary context does as well; the emulator runs on memory from attune_alloc only. Copies
+ * return when they are done; attune_synchronize waits for all that was enqueued. Free before
+ * attune_close; freeing NULL is fine. */
+ATTUNE_API attune_status attune_alloc(attune_context* context, size_t bytes, void** memory);
+ATTUNE_API attune_status attune_free(attune_context* context, void* memory);
+ATTUNE_API attune_status attune_copy_to_device(attune_context* context, void* to, const void* from,
+                                               size_t bytes);
+ATTUNE_API attune_status attune_copy_to_host(attune_context* context, void* to, const void* from,
+                                             size_t bytes);
+ATTUNE_API attune_status attune_synchronize(attune_context* context);
 
 /* The latest failure on this context by the calling thread, with the next step; "" if none. */
 ATTUNE_API const char* attune_last_error(const attune_context* context);

@@ -8,14 +8,11 @@
 extern "C" {
 #endif
 
-/* `gpu` is a file stem of configs/gpus: "h200". Device memory comes from attune_emu_alloc: kernels
- * that touch anything else are stopped with an error naming thread and address. *backend is handed
- * to attune_open or attune_emu_discard. */
+/* `gpu` is a file stem of configs/gpus: "h200". Device memory comes from attune_alloc: kernels that
+ * touch anything else are stopped with an error naming thread and address. *backend is handed to
+ * attune_open or attune_emu_discard. */
 ATTUNE_API attune_status attune_emu_backend(const char* gpu, attune_backend** backend);
 ATTUNE_API void attune_emu_discard(attune_backend* backend);
-/* Memory of a backend; lives until the context that owns the backend is closed. NULL when out of
- * memory. */
-ATTUNE_API void* attune_emu_alloc(attune_backend* backend, size_t bytes);
 
 #ifdef __cplusplus
 }

@@ -2,46 +2,60 @@
 
 #include <fmt/format.h>
 
-#include <cstddef>
+#include <array>
+
+#include "runtime/device.h"
 
 namespace attune {
 namespace {
 
-constexpr const char* verdict_names[] = {"ok",    "pruned",    "compile_failed", "launch_failed",
-                                         "wrong", "timed_out", "crashed",        "slow"};
-constexpr const char* evidence_names[] = {"estimated", "measured"};
-constexpr const char* effort_names[] = {"estimate", "measure", "patient", "exhaustive"};
+constexpr std::array verdict_names{"ok",    "pruned",    "compile_failed", "launch_failed",
+                                   "wrong", "timed_out", "crashed",        "slow"};
+constexpr std::array evidence_names{"estimated", "measured"};
+constexpr std::array effort_names{"estimate", "measure", "patient", "exhaustive"};
 
-template <class Enum, std::size_t N>
-Result<Enum> parse(std::string_view text, const char* const (&names)[N], const char* what) {
-    std::string choices;
-    for (std::size_t i = 0; i < N; ++i) {
+template <class Enum, class Names>
+Result<Enum> parse_name(std::string_view text, const char* what, const Names& names) {
+    std::string known;
+    for (std::size_t i = 0; i < names.size(); ++i) {
         if (text == names[i]) return static_cast<Enum>(i);
-        choices += (i == 0 ? "" : ", ") + std::string(names[i]);
+        known += (i == 0 ? "" : " ") + std::string(names[i]);
     }
-    return Error{Code::invalid_argument, fmt::format("'{}' is not a {}", text, what),
-                 "choose one of " + choices};
+    return Error{Code::invalid_argument, fmt::format("'{}' is not {}", text, what),
+                 "use one of " + known};
 }
 
 }  // namespace
 
+DeviceKey device_key(const DeviceInfo& info) {
+    const Target& target = info.target;
+    DeviceKey key{name_of(target.vendor), target.name, target.arch, target.multiprocessors, ""};
+    constexpr std::string_view marker = " MIG ";
+    if (const std::size_t at = key.name.find(marker); at != std::string::npos) {
+        key.partition = key.name.substr(at + marker.size());
+        key.name.resize(at);
+    }
+    return key;
+}
+
 const char* name_of(Verdict verdict) {
-    return verdict_names[static_cast<int>(verdict)];
+    return verdict_names[static_cast<std::size_t>(verdict)];
 }
 const char* name_of(Evidence evidence) {
-    return evidence_names[static_cast<int>(evidence)];
+    return evidence_names[static_cast<std::size_t>(evidence)];
 }
 const char* name_of(Effort effort) {
-    return effort_names[static_cast<int>(effort)];
+    return effort_names[static_cast<std::size_t>(effort)];
 }
+
 Result<Verdict> parse_verdict(std::string_view text) {
-    return parse<Verdict>(text, verdict_names, "verdict");
+    return parse_name<Verdict>(text, "a verdict", verdict_names);
 }
 Result<Evidence> parse_evidence(std::string_view text) {
-    return parse<Evidence>(text, evidence_names, "kind of evidence");
+    return parse_name<Evidence>(text, "a kind of evidence", evidence_names);
 }
 Result<Effort> parse_effort(std::string_view text) {
-    return parse<Effort>(text, effort_names, "effort");
+    return parse_name<Effort>(text, "an effort", effort_names);
 }
 
 }  // namespace attune

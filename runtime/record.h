@@ -11,6 +11,8 @@
 
 namespace attune {
 
+struct DeviceInfo;
+
 /// Which GPU a record belongs to. Driver and toolchain are columns of the record, not part of the
 /// key.
 struct DeviceKey {
@@ -23,6 +25,9 @@ struct DeviceKey {
 
     bool operator==(const DeviceKey&) const = default;
 };
+/// A MIG device is named "NVIDIA H200 MIG 1g.18gb" by its driver: the profile becomes the
+/// partition.
+DeviceKey device_key(const DeviceInfo& info);
 
 enum class Verdict { ok, pruned, compile_failed, launch_failed, wrong, timed_out, crashed, slow };
 const char* name_of(Verdict verdict);
