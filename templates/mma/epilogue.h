@@ -110,13 +110,13 @@ private:
     }
 
     ATTUNE_DEVICE void write_stats(const Softmax& softmax) const {
-        const int lane = lane_index();
+        const int lane = lane_index(), warp = warp_index();
         ATTUNE_UNROLL
         for (int i = 0; i < 2 * L::m_blocks; ++i) {
             const int row = 16 * (i / 2) + lane / 4 + 8 * (i % 2);
             if (lane % 4 == 0) {
-                store_shared_f32(stat(0, warp_index(), row), softmax.reference[i / 2][i % 2]);
-                store_shared_f32(stat(1, warp_index(), row), softmax.sum[i / 2][i % 2]);
+                store_shared_f32(stat(0, warp, row), softmax.reference[i / 2][i % 2]);
+                store_shared_f32(stat(1, warp, row), softmax.sum[i / 2][i % 2]);
             }
         }
     }
