@@ -1,0 +1,94 @@
+"""Problems and presets: the same text forms and the same FLOP count as generator/problem.h."""
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+SHAPES = ROOT / "configs" / "shapes"
+_TEXT = re.compile(
+    r"(f16|bf16)\.d(\d+)\.(full|causal)(\.lse)?/b(\d+)\.h(\d+)\.kv(\d+)\.q(\d+)\.k(\d+)", re.ASCII
+)
+
+
+class CannotRun(Exception):
+    """Nothing can be measured; the text says why and the next step."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One attention forward. Causal is bottom-right: row i sees keys j <= i + seqlen_kv - seqlen_q."""
+
+    dtype: str
+    head_dim: int
+    mask: str
+    lse: bool
+    batch: int
+    heads_q: int
+    heads_kv: int
+    seqlen_q: int
+    seqlen_kv: int
+
+    @staticmethod
+    def parse(text):
+        match = _TEXT.fullmatch(text)
+        if not match:
+            raise CannotRun(
+                f"'{text}' is not a problem: write it like bf16.d128.causal/b2.h16.kv16.q8192.k8192"
+            )
+        dtype, head_dim, mask, lse, *shape = match.groups()
+        problem = Problem(dtype, int(head_dim), mask, lse is not None, *map(int, shape))
+        if min(problem.batch, problem.heads_kv, problem.seqlen_q, problem.seqlen_kv) < 1:
+            raise CannotRun(f"'{text}' has nothing to time: every size must be 1 or more")
+        if problem.heads_q < 1 or problem.heads_q % problem.heads_kv:
+            raise CannotRun(f"'{text}': heads_q must be a multiple of heads_kv")
+        if not 8 <= problem.head_dim <= 256 or problem.head_dim % 8:
+            raise CannotRun(f"'{text}': head_dim must be a multiple of 8 from 8 to 256")
+        return problem
+
+    @property
+    def text(self):
+        return (
+            f"{self.dtype}.d{self.head_dim}.{self.mask}{'.lse' if self.lse else ''}/b{self.batch}"
+            f".h{self.heads_q}.kv{self.heads_kv}.q{self.seqlen_q}.k{self.seqlen_kv}"
+        )
+
+    @property
+    def causal(self):
+        return self.mask == "causal"
+
+    @property
+    def attended_pairs(self):
+        """Query-key pairs that the mask keeps, over batch and heads_q."""
+        pairs = self.seqlen_q * self.seqlen_kv
+        if self.causal:
+            rows = min(self.seqlen_q, self.seqlen_kv)  # the last rows; the others see no key
+            pairs = rows * (2 * self.seqlen_kv - rows + 1) // 2
+        return pairs * self.batch * self.heads_q
+
+    @property
+    def flops(self):
+        return 4 * self.head_dim * self.attended_pairs
+
+    @property
+    def input_bytes(self):
+        rows = self.heads_q * self.seqlen_q + 2 * self.heads_kv * self.seqlen_kv
+        return 2 * self.head_dim * self.batch * rows
+
+
+def load_preset(name, folder=SHAPES):
+    """The problems of configs/shapes/<name>.json, in its order."""
+    names = sorted(path.stem for path in folder.glob("*.json"))
+    if name not in names:
+        raise CannotRun(f"no preset '{name}': there are {', '.join(names) or 'none'}")
+    try:
+        content = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
+        if content["schema"] != "attune-shapes/1":
+            raise CannotRun(f"preset '{name}' has schema {content['schema']}, not attune-shapes/1")
+        problems = [Problem.parse(text) for text in content["problems"]]
+    except (ValueError, KeyError, TypeError) as error:
+        raise CannotRun(f"preset '{name}' is malformed: {error!r}") from error
+    if not problems:
+        raise CannotRun(f"preset '{name}' holds no problem")
+    return problems
