@@ -1,0 +1,86 @@
+#include "runtime/cuda/driver.h"
+
+#include <fmt/format.h>
+
+namespace attune::cuda {
+namespace {
+
+std::vector<std::string> candidates() {
+    const std::string name = "libcuda.so.1";
+    std::vector<std::string> list = candidates_from_environment("ATTUNE_LIBCUDA", {name});
+    list.push_back(name);
+    for (const char* folder : {"/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/local/nvidia/lib64",
+                               "/usr/lib/wsl/lib", "/run/opengl-driver/lib"})
+        list.push_back(fmt::format("{}/{}", folder, name));
+    return list;
+}
+
+struct Advice {
+    CUresult first, last;
+    Code code;
+    const char* next_step;
+};
+
+/// The first row that holds a result counts. From 700 on most results are sticky: the context is
+/// lost and every later call repeats them.
+constexpr const char* new_process = "the CUDA context is lost: start a new process";
+constexpr Advice advice[] = {
+    {1, 1, Code::device_error, "check sizes and pointers"},
+    {2, 2, Code::out_of_memory, "free GPU memory, or use a smaller problem"},
+    {100, 100, Code::not_found, "check nvidia-smi and CUDA_VISIBLE_DEVICES"},
+    {101, 101, Code::not_found, "use an ordinal that `attune devices` lists"},
+    {200, 200, Code::corrupt, "compile the kernel again"},
+    {209, 209, Code::unsupported, "compile the kernel for this GPU's arch"},
+    {218, 222, Code::unsupported, "update the driver, or compile with an older NVRTC"},
+    {500, 500, Code::not_found, "compile the kernel again: it lacks the name asked for"},
+    {600, 600, Code::device_error, "synchronize before the times of events are read"},
+    {214, 214, Code::device_error, new_process},
+    {701, 701, Code::device_error, "launch with fewer threads, registers or shared memory"},
+    {700, 720, Code::device_error, new_process},
+    {800, 805, Code::device_error, "check that driver and GPU match (nvidia-smi)"},
+    {900, 908, Code::device_error, "leave this call out of the stream capture"},
+    {999, 999, Code::device_error, new_process},
+};
+
+}  // namespace
+
+Result<Driver> Driver::open() {
+    auto library = DynamicLibrary::open("the CUDA driver", candidates(),
+                                        "install NVIDIA's driver, or set ATTUNE_LIBCUDA to "
+                                        "libcuda.so.1; without a GPU use --device emu:h200");
+    if (!library) return library.error();
+    Driver driver;
+    driver.library = *std::move(library);
+    const struct {
+        const char* name;
+        void** slot;
+    } entries[] = {
+#define ATTUNE_ENTRY(name, parameters) {#name, reinterpret_cast<void**>(&driver.name)},
+        ATTUNE_CUDA_ENTRY_POINTS(ATTUNE_ENTRY)
+#undef ATTUNE_ENTRY
+    };
+    for (const auto& entry : entries) {
+        *entry.slot = driver.library.symbol(entry.name);
+        if (*entry.slot == nullptr)
+            return Error{Code::library_missing,
+                         fmt::format("{} has no {}", driver.library.opened(), entry.name),
+                         "update NVIDIA's driver to 470 or later"};
+    }
+    return driver;
+}
+
+Result<void> Driver::check(CUresult result, const char* call) const {
+    if (result == 0) return {};
+    const char* name = nullptr;
+    if (cuGetErrorName(result, &name) != 0 || name == nullptr) name = "unknown error";
+    Error error{Code::device_error, fmt::format("{} failed: {} ({})", call, name, result), ""};
+    for (const Advice& row : advice) {
+        if (result < row.first || result > row.last) continue;
+        error.code = row.code;
+        error.next_step = row.next_step;
+        break;
+    }
+    return error;
+}
+
+}  // namespace attune::cuda

@@ -1,0 +1,114 @@
+// Finding and opening libnvrtc.
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <sstream>
+
+#include "tuner/nvrtc.h"
+
+namespace attune::nvrtc {
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::vector<std::string> names = {"libnvrtc.so.13", "libnvrtc.so.12"};
+
+/// Folders of `parent` whose name starts with `prefix`, the last (newest) first.
+std::vector<std::string> folders(const fs::path& parent, std::string_view prefix) {
+    std::vector<std::string> found;
+    std::error_code error;
+    for (fs::directory_iterator it(parent, error), end; !error && it != end; it.increment(error))
+        if (it->path().filename().string().starts_with(prefix)) found.push_back(it->path());
+    std::sort(found.rbegin(), found.rend());
+    return found;
+}
+
+std::vector<std::string> toolkit_folders() {
+    std::vector<std::string> toolkits;
+    for (const char* variable : {"CUDA_HOME", "CUDA_PATH"})
+        if (const char* value = std::getenv(variable)) toolkits.push_back(value);
+    for (const std::string& folder : folders("/usr/local", "cuda")) toolkits.push_back(folder);
+    toolkits.push_back("/opt/cuda");
+    std::vector<std::string> out;
+    for (const std::string& toolkit : toolkits)
+        for (const char* below : {"lib64", "lib", "targets/x86_64-linux/lib"})
+            out.push_back(toolkit + "/" + below);
+    out.push_back("/usr/lib/x86_64-linux-gnu");
+    return out;
+}
+
+/// lib/python3.x/site-packages beside every python3 of PATH (which finds virtual environments), and
+/// the usual places.
+std::vector<std::string> wheel_folders() {
+    std::vector<std::string> prefixes;
+    const char* path = std::getenv("PATH");
+    std::istringstream entries(path == nullptr ? "" : path);
+    for (std::string entry; std::getline(entries, entry, ':');) {
+        std::error_code ignored;
+        if (fs::exists(entry + "/python3", ignored))
+            prefixes.push_back(fs::path(entry).parent_path());
+    }
+    if (const char* home = std::getenv("HOME")) prefixes.push_back(fs::path(home) / ".local");
+    std::vector<std::string> out;
+    for (const std::string& prefix : prefixes)
+        for (const std::string& python : folders(prefix + "/lib", "python3"))
+            for (const char* packages : {"site-packages", "dist-packages"})
+                for (const char* wheel : {"nvidia/cu13/lib", "nvidia/cuda_nvrtc/lib"})
+                    out.push_back(fmt::format("{}/{}/{}", python, packages, wheel));
+    return out;
+}
+
+/// NVRTC asks the loader for its builtins by soname: having them open already makes them found
+/// wherever NVRTC itself was.
+void open_builtins(const std::string& nvrtc_path) {
+    const fs::path folder = fs::path(nvrtc_path).parent_path();
+    if (folder.empty()) return;
+    std::error_code error;
+    for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error))
+        if (it->path().filename().string().starts_with("libnvrtc-builtins.so."))
+            dlopen(it->path().c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+}
+
+}  // namespace
+
+std::vector<std::string> candidates() {
+    std::vector<std::string> list = candidates_from_environment("ATTUNE_NVRTC", names);
+    list.insert(list.end(), names.begin(), names.end());
+    std::vector<std::string> places = toolkit_folders();
+    const std::vector<std::string> wheels = wheel_folders();
+    places.insert(places.end(), wheels.begin(), wheels.end());
+    for (const std::string& place : places)
+        for (const std::string& name : names) list.push_back(place + "/" + name);
+    return list;
+}
+
+Result<Library> Library::open() {
+    auto opened = DynamicLibrary::open(
+        "NVRTC", candidates(),
+        "set ATTUNE_NVRTC to libnvrtc.so.13 or its folder, or `pip install nvidia-cuda-nvrtc`");
+    if (!opened) return opened.error();
+    Library nvrtc;
+    nvrtc.library = *std::move(opened);
+    open_builtins(nvrtc.library.opened());
+    const struct {
+        const char* name;
+        void** slot;
+    } entries[] = {
+#define ATTUNE_ENTRY(name, parameters) {#name, reinterpret_cast<void**>(&nvrtc.name)},
+        ATTUNE_NVRTC_ENTRY_POINTS(ATTUNE_ENTRY)
+#undef ATTUNE_ENTRY
+    };
+    for (const auto& entry : entries) {
+        *entry.slot = nvrtc.library.symbol(entry.name);
+        if (*entry.slot == nullptr)
+            return Error{Code::library_missing,
+                         fmt::format("{} has no {}", nvrtc.library.opened(), entry.name),
+                         "use NVRTC 12.0 or later"};
+    }
+    return nvrtc;
+}
+
+}  // namespace attune::nvrtc
