@@ -1,0 +1,25 @@
+// Devices and compilers by name.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/device.h"
+#include "tuner/compiler.h"
+
+namespace attune {
+
+/// "cuda:N" or "emu:<gpu>". invalid_argument for another form.
+Result<std::unique_ptr<Device>> open_device(const std::string& id);
+
+/// CUDA GPUs that open, in order; empty where there are none or no driver. The emulator's devices
+/// are emu:<id> for every NVIDIA id of known_targets().
+std::vector<DeviceInfo> cuda_devices();
+
+/// "nvrtc" for GPUs, "host" for the emulator.
+const char* compiler_for(bool emulated);
+/// "nvrtc" or "host".
+Result<std::unique_ptr<Compiler>> open_compiler(const std::string& name);
+
+}  // namespace attune

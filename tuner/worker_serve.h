@@ -1,0 +1,25 @@
+// What a worker process does: the answering side of worker_pool.h and worker_bench.h.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+
+#include "tuner/worker.h"
+
+namespace attune {
+
+/// Answers {"source": Source, "arch": "sm_90a"} with {"binary": Binary} and its bytes, and
+/// {"toolchain": ""} with the compiler's. Where the compiler does not open, every answer is why.
+Handler compile_handler(const std::string& compiler);
+
+/// Answers, in "do": open → {"info": DeviceInfo}; prepare {"problem", "seed"}; candidate
+/// {"config", "binary", "policy", "best_us", "timed"} + bytes → {"measurement", "device_lost"};
+/// final {"candidates": [{"config", "binary", "bytes"}], "policy"} + bytes → {"timings": [...]}.
+Handler measure_handler(const std::string& device);
+
+/// `attune worker compile nvrtc`, `attune worker measure cuda:0`: serves until the tuner closes.
+/// Returns the process's exit code.
+int run_worker(std::span<const std::string> arguments);
+
+}  // namespace attune
