@@ -115,6 +115,9 @@ ATTUNE_DEVICE void store_global_128(void* ptr, U128 v) {
 ATTUNE_DEVICE unsigned load_global_32(const void* ptr) {
     return *static_cast<const unsigned*>(ptr);
 }
+ATTUNE_DEVICE unsigned load_global_volatile_32(const void* ptr) {
+    return *static_cast<const volatile unsigned*>(ptr);
+}
 ATTUNE_DEVICE void store_global_32(void* ptr, unsigned v) {
     *static_cast<unsigned*>(ptr) = v;
 }
