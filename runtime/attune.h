@@ -113,7 +113,7 @@ typedef struct attune_tensors {
 
 typedef enum attune_match {
     ATTUNE_MATCH_NONE = 0, /* nothing fits; `advice` names the command that would make it */
-    ATTUNE_MATCH_ESTIMATE, /* nothing fits; `config` is what the model would pick, not compiled */
+    ATTUNE_MATCH_ESTIMATE, /* nothing fits; `config` is the default one for it, not compiled */
     ATTUNE_MATCH_BUCKET, /* a kernel tuned for another shape of this signature; right for this one,
                             its speed a guess */
     ATTUNE_MATCH_EXACT
@@ -126,7 +126,7 @@ typedef struct attune_answer {
     double distance;          /* 0 for exact; see attune_find */
     attune_kernel* kernel;    /* NULL unless bucket or exact */
     size_t workspace_bytes;   /* for this problem; 0 = none */
-    double expected_us;       /* of the record's own shape; 0 = unknown */
+    double expected_us;       /* bucket: of the record's own shape; 0 = unknown */
     int measured;             /* 1: expected_us was measured on a GPU; 0: estimated */
     const char* config;       /* "mma/q128.kv64.w4..." */
     const char* record_shape; /* the shape the record was tuned for */
@@ -137,8 +137,8 @@ typedef struct attune_answer {
 ATTUNE_API const char* attune_version(void);
 ATTUNE_API const char* attune_status_name(attune_status status);
 
-/* Opens a device and a store. *context is NULL on failure, and attune_last_error(NULL) describes it
- * (per thread). */
+/* Opens a device and a store; NULL options are the defaults. *context is NULL on failure, and
+ * attune_last_error(NULL) describes it (per thread). */
 ATTUNE_API attune_status attune_open(const attune_options* options, attune_context** context);
 /* Unloads every kernel. NULL is fine. */
 ATTUNE_API void attune_close(attune_context* context);
@@ -147,8 +147,9 @@ ATTUNE_API void attune_close(attune_context* context);
  * order: exact shape; bucket, the record of the same signature with the least distance; estimate;
  * none. ATTUNE_OK for all four. distance = |log2 batch*heads_q ratio| + |log2 seqlen_q ratio| +
  * |log2 seqlen_kv ratio| + 0.5 [another heads_q / heads_kv], lengths of 0 counting as 1; ties go to
- * the lexically first shape. The kernel is loaded on its first look-up. Records
- * are read when the context is opened. */
+ * the lexically first shape. The kernel is loaded on its first look-up. Answers
+ * are kept: the second look-up of a problem is cheap and gives the same. With ATTUNE_LOG=1 in the
+ * environment at attune_open, the first one prints a line to stderr. */
 ATTUNE_API attune_status attune_find(attune_context* context, const attune_problem* problem,
                                      attune_answer* answer);
 
