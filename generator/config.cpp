@@ -34,16 +34,18 @@ std::string axis_values(const Axis& axis) {
     return text;
 }
 
+/// "kv" of "kv64", "part" of "part=kv".
+std::string_view key_of(std::string_view part) {
+    return part.substr(0, part.find_first_of("=-0123456789"));
+}
+
 Error unknown_part(const Family& family, std::string_view part) {
+    if (const Axis* axis = family.axis(key_of(part)))
+        return {Code::invalid_argument, fmt::format("'{}' is not a value of {}", part, axis->name),
+                "it takes " + axis_values(*axis)};
     std::string known;
-    for (const Axis& axis : family.axes) {
-        if (part.starts_with(axis.key)) {
-            return {Code::invalid_argument,
-                    fmt::format("'{}' is not a value of {}", part, axis.name),
-                    "it takes " + axis_values(axis)};
-        }
+    for (const Axis& axis : family.axes)
         known += (known.empty() ? "" : " ") + std::string(axis.key);
-    }
     return {Code::invalid_argument,
             fmt::format("'{}' is not an axis of family {}", part, family.name),
             "axes are " + known};
@@ -67,14 +69,20 @@ Result<Config> Config::parse(std::string_view text) {
                      "write it like mma/q128.kv64.w4.s2"};
     Config config{family->name, {}};
     for (const Axis& axis : family->axes) config.values.push_back(axis.default_value);
+    std::vector<bool> given(family->axes.size(), false);
     std::string_view rest = text.substr(slash + 1);
     while (!rest.empty()) {
         const std::string_view part = rest.substr(0, rest.find('.'));
         rest.remove_prefix(std::min(rest.size(), part.size() + 1));
-        bool known = false;
-        for (std::size_t i = 0; !known && i < family->axes.size(); ++i)
-            known = parse_axis(family->axes[i], part, config.values[i]);
-        if (!known) return unknown_part(*family, part);
+        std::size_t i = 0;
+        while (i < given.size() && !parse_axis(family->axes[i], part, config.values[i])) ++i;
+        if (i == given.size()) return unknown_part(*family, part);
+        if (given[i])
+            return Error{
+                Code::invalid_argument,
+                fmt::format("'{}' is not the first {} of '{}'", part, family->axes[i].name, text),
+                "give each axis once"};
+        given[i] = true;
     }
     return config;
 }

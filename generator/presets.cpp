@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "generator/embedded.h"
@@ -22,6 +23,7 @@ std::vector<Preset> parse_embedded() {
         const std::string_view stem = file.name.substr(0, file.name.find('.'));
         if (auto preset = Preset::from_json(stem, file.text)) presets.push_back(*preset);
     }
+    std::ranges::sort(presets, {}, &Preset::name);  // "paper-fp16.json" sorts before "paper.json"
     return presets;
 }
 

@@ -174,7 +174,7 @@ std::vector<Config> table_points(const Signature& s, const Target&) {
         {96, {"mma/q128.kv64.w4", "mma/q64.kv64.w4"}},
         {128,
          {"mma/q128.kv64.w4", "mma/q128.kv32.w4", "mma/q64.kv64.w4", "mma/q128.kv128.w8.qop=reg"}},
-        {192, {"mma/q128.kv64.w8", "mma/q128.kv96.w8.s2", "mma/q64.kv64.w4"}},
+        {192, {"mma/q128.kv64.w8", "mma/q128.kv96.w8.s2.qop=reg", "mma/q64.kv64.w4"}},
         {256, {"mma/q128.kv64.w8", "mma/q64.kv64.w4", "mma/q128.kv96.w8"}},
     };
     std::vector<Config> points;
