@@ -2,6 +2,7 @@
 installed, everything but the GPU."""
 
 import ctypes
+import importlib.util
 import json
 import math
 import os
@@ -10,6 +11,7 @@ import sys
 import tempfile
 import unittest
 from pathlib import Path
+from types import SimpleNamespace
 from unittest import mock
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -18,65 +20,13 @@ sys.path.insert(0, str(PEERS))
 
 import loader
 import report
+from peers_fakes import FakeQueue, build_fake_library
 from problem import CannotRun, Problem, load_preset
 
 try:
     import torch
 except ImportError:
     torch = None
-
-# A library with the C API: finds a kernel for head_dim 64 only, and its "launch" copies what it was
-# handed to O, so that the test sees the structs as C sees them.
-FAKE_LIBRARY = r"""
-#include <string.h>
-#include "runtime/attune.h"
-static int kernel;
-const char* attune_version(void) { return "9.8.7"; }
-const char* attune_status_name(attune_status status) { return status == ATTUNE_IO_ERROR ? "io_error" : "other"; }
-const char* attune_last_error(const attune_context* context) { return context ? "of context" : "no store; run tune"; }
-void attune_close(attune_context* context) { (void)context; }
-attune_status attune_open(const attune_options* o, attune_context** context) {
-    *context = NULL;
-    if (o->struct_bytes != sizeof *o || strcmp(o->device, "cuda:3") || o->backend || o->strict) return ATTUNE_INTERNAL;
-    if (o->store_path && !strcmp(o->store_path, "missing")) return ATTUNE_IO_ERROR;
-    *context = (attune_context*)&kernel;
-    return ATTUNE_OK;
-}
-attune_status attune_find(attune_context* context, const attune_problem* p, attune_answer* a) {
-    if (context != (attune_context*)&kernel || p->struct_bytes != sizeof *p || a->struct_bytes != sizeof *a)
-        return ATTUNE_INTERNAL;
-    if (p->head_dim == 72) return ATTUNE_CORRUPT;
-    a->match = p->head_dim == 64 ? ATTUNE_MATCH_BUCKET : ATTUNE_MATCH_NONE;
-    a->kernel = p->head_dim == 64 ? (attune_kernel*)&kernel : NULL;
-    a->distance = 1.5;
-    a->workspace_bytes = 48;
-    a->expected_us = 2.5;
-    a->measured = 1;
-    a->config = p->head_dim == 64 ? "mma/q64" : "";
-    a->record_shape = "b1";
-    a->advice = "run attune tune";
-    return ATTUNE_OK;
-}
-attune_status attune_launch(attune_kernel* k, const attune_problem* p, const attune_tensors* t, void* workspace, void* stream) {
-    if (k != (attune_kernel*)&kernel || t->struct_bytes != sizeof *t || !workspace) return ATTUNE_INTERNAL;
-    const long long seen[] = {p->dtype, p->mask, p->head_dim, p->batch, p->heads_q, p->heads_kv, p->seqlen_q,
-        p->seqlen_kv, p->want_lse, (long long)t->q, (long long)t->k, (long long)t->v, (long long)t->lse,
-        t->q_strides.batch, t->k_strides.head, t->v_strides.row, t->o_strides.batch, (long long)(t->scale * 8),
-        (long long)workspace, (long long)stream};
-    memcpy(t->o, seen, sizeof seen);
-    return ATTUNE_OK;
-}
-"""
-
-
-def build_fake_library(folder):
-    source, library = Path(folder) / "fake.c", Path(folder) / "libfake.so"
-    source.write_text(FAKE_LIBRARY, encoding="utf-8")
-    compiler = os.environ.get("CC", "cc")
-    subprocess.run(
-        [compiler, "-shared", "-fPIC", f"-I{ROOT}", str(source), "-o", str(library)], check=True
-    )
-    return str(library)
 
 
 def a_row(problem, ours, fa2, error=1e-3):
@@ -264,5 +214,179 @@ class LoaderTest(unittest.TestCase):
             self.assertEqual(loader.find_library(), "env.so")
 
 
+def load_timing(queue):
+    """tools/peers/timing.py over a fake torch, whether or not there is a real one."""
+    spec = importlib.util.spec_from_file_location("timing_over_fake", PEERS / "timing.py")
+    module = importlib.util.module_from_spec(spec)
+    with mock.patch.dict(sys.modules, {"torch": SimpleNamespace(cuda=queue), spec.name: module}):
+        spec.loader.exec_module(module)
+    return module
+
+
+class TimingTest(unittest.TestCase):
+    def interleave(self, queue, candidates, **policy):
+        timing = load_timing(queue)
+        return timing.interleave(candidates, timing.Policy(idle_gap_ms=0, **policy))
+
+    def test_medians_clocks_and_order(self):
+        queue, order = FakeQueue(), []
+        costs = {"a": iter([90.0, 10.0, 12.0, 11.0] * 3), "b": iter([20.0] * 12)}
+
+        def launch_of(name):
+            def launch():
+                order.append(name)
+                queue.launch(next(costs[name]))
+
+            return launch
+
+        samples = self.interleave(
+            queue, {name: launch_of(name) for name in "ab"}, bursts=3, launches_per_burst=4
+        )
+        self.assertEqual("".join(order), "aaaabbbb" "bbbbaaaa" "aaaabbbb")
+        self.assertEqual(len(samples["a"].times_us), 9)  # the 90 us of first launches are dropped
+        self.assertAlmostEqual(samples["a"].median_us, 11)
+        self.assertAlmostEqual(samples["b"].median_us, 20)
+        for clock in samples["a"].clocks_mhz:
+            self.assertAlmostEqual(clock, 1600)
+
+    def test_a_hold_that_ends_early_is_made_longer(self):
+        queue = FakeQueue(host_us=800)  # 8 launches: 6.4 ms, past the first hold of 2.5 ms
+        samples = self.interleave(queue, {"a": lambda: queue.launch(5.0)}, bursts=2)["a"]
+        holds = [cycles for cycles in queue.sleeps if cycles >= 4_000_000]
+        self.assertEqual(holds, [4_000_000, 8_000_000, 16_000_000, 16_000_000])
+        self.assertEqual(samples.times_us, [mock.ANY] * 14)
+        self.assertAlmostEqual(max(samples.times_us), 5.0)
+
+    def test_a_launch_that_waits_for_the_gpu_has_no_time(self):
+        queue = FakeQueue()
+
+        def launch():
+            queue.launch(5.0)
+            queue.host_us = queue.gpu_us
+
+        samples = self.interleave(queue, {"a": launch, "b": lambda: queue.launch(7.0)})
+        self.assertIn("longest hold", samples["a"].failure)
+        self.assertEqual(samples["a"].times_us, [])
+        self.assertAlmostEqual(samples["b"].median_us, 7)
+
+    def test_sustained_needs_a_host_that_is_ahead(self):
+        queue = FakeQueue(host_us=4)
+        timing = load_timing(queue)
+        self.assertAlmostEqual(timing.sustained_us(lambda: queue.launch(50.0), 50, 0.01), 50, 0)
+        queue = FakeQueue(host_us=60)
+        timing = load_timing(queue)
+        with self.assertRaises(timing.CannotTime):
+            timing.sustained_us(lambda: queue.launch(50.0), 50, 0.01)
+
+
+@unittest.skipUnless(torch, "PyTorch is not installed: accuracy.py, candidates.py, gpu.py untested")
+class TorchTest(unittest.TestCase):
+    """Real PyTorch on the CPU under a fake queue; PyTorch's plain backend plays the peer."""
+
+    def reference(self, text, **changes):
+        from accuracy import Reference
+        from candidates import Inputs
+
+        problem = Problem.parse(text)
+        inputs = Inputs(problem, "cpu", 0, 0)
+        with mock.patch("accuracy.CHUNK_SCORES", 40):
+            return problem, inputs, Reference(problem, *inputs.at(0), **changes)
+
+    def test_reference_is_attention_bottom_right(self):
+        for shape in ("b2.h6.kv3.q9.k9", "b1.h4.kv4.q5.k13", "b1.h4.kv2.q13.k5"):
+            problem, inputs, reference = self.reference(
+                f"bf16.d16.causal/{shape}", head_count=4, seed=7
+            )
+            q, k, v = (x.double() for x in inputs.at(0))
+            rows, keys = problem.seqlen_q, problem.seqlen_kv
+            seen = torch.ones(rows, keys, dtype=torch.bool).tril(keys - rows)
+            exact = torch.nn.functional.scaled_dot_product_attention(
+                q, k, v, attn_mask=seen, enable_gqa=True
+            ).nan_to_num(0)
+            self.assertLess(reference.errors(exact)[0], 1e-12, shape)
+            self.assertLess(reference.errors(exact.bfloat16())[0], reference.bar)
+            worst, rms = reference.errors(exact + 0.5)
+            self.assertAlmostEqual(worst, 0.5)
+            self.assertAlmostEqual(rms, 0.5)
+            self.assertLess(reference.bar, 0.1)
+            exact[0, :, 0] = math.nan
+            exact[-1] = math.nan
+            self.assertTrue(math.isnan(reference.errors(exact)[0]))
+
+    def test_inputs_rotate_over_enough_bytes(self):
+        from candidates import Inputs
+
+        problem = Problem.parse("bf16.d64.full/b1.h2.kv1.q8.k8")
+        inputs = Inputs(problem, "cpu", 3 * problem.input_bytes + 1, 0)
+        self.assertEqual([inputs.next_index() for _ in range(5)], [0, 1, 2, 3, 0])
+        self.assertEqual(sum(t.numel() * 2 for t in inputs.at(3)), problem.input_bytes)
+        self.assertFalse(torch.equal(inputs.at(0)[0], inputs.at(1)[0]))
+
+    def measure(self, texts, **options):
+        import gpu
+        from candidates import PEERS as factories
+        from candidates import sdpa
+        from timing import Policy
+
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        queue = FakeQueue()
+        properties = SimpleNamespace(name="NVIDIA Fake", L2_cache_size=1000)
+        queue.current_stream = lambda: SimpleNamespace(cuda_stream=0)
+        queue.get_device_properties = lambda device: properties
+        queue.is_available = lambda: True
+        queue.set_device = queue.init = queue.synchronize = queue.empty_cache = lambda *_: None
+        math_peer = sdpa(torch.nn.attention.SDPBackend.MATH, bottom_right=False)
+
+        def timed(problem, inputs):
+            run = math_peer(problem, inputs)
+            return lambda index: (queue.launch(20.0), run(index))[1]
+
+        attune = loader.Attune(build_fake_library(folder.name), "cuda:3")
+        launch = attune.launch
+        attune.launch = lambda *arguments: (launch(*arguments), queue.launch(10.0))
+        policy = Policy(bursts=2, idle_gap_ms=0)
+        with mock.patch.object(torch, "cuda", queue), mock.patch.object(
+            gpu, "Attune", lambda *_: attune
+        ), mock.patch.dict(factories, {"fa2": timed}), mock.patch.object(
+            torch.backends.cudnn, "version", lambda: 91900
+        ):
+            device = gpu.Gpu("cpu", "given.so", None, policy, ["fa2", "cudnn"], **options)
+            return device.describe(), [device.measure(Problem.parse(text)) for text in texts]
+
+    def test_rows(self):
+        described, rows = self.measure(
+            [
+                "bf16.d64.causal.lse/b1.h4.kv2.q16.k16",
+                "bf16.d8.causal/b1.h4.kv4.q8.k12",
+                "bf16.d72.full/b1.h4.kv4.q8.k12",
+            ],
+            sustained_s=1e-3,
+        )
+        bucket, none, corrupt = rows
+        self.assertEqual(described["versions"]["attune"], "9.8.7")
+        self.assertEqual((bucket["match"], bucket["kernel"]), ("bucket", "mma/q64"))
+        self.assertEqual(bucket["bucket"], {"distance": 1.5, "shape": "b1"})
+        self.assertTrue(report.over_bar(bucket))  # the fake writes no attention
+        self.assertEqual((bucket["us"]["ours"], bucket["us"]["fa2"]), (10.0, 20.0))
+        self.assertEqual(bucket["sustained_us"]["fa2"], 20.0)
+        self.assertLess(bucket["error"]["fa2"]["max"], bucket["error_bar"])
+        self.assertEqual(bucket["sm_clock_mhz"]["fa2"], 1600)
+        self.assertIsNone(bucket["us"]["cudnn"])
+        self.assertEqual((none["match"], none["us"]["ours"]), ("none", None))
+        self.assertIn("run attune tune", none["notes"]["ours"])
+        self.assertIn("top-left", none["notes"]["fa2"])
+        self.assertIn("of context", corrupt["notes"]["ours"])
+        results = {**described, "schema": 1, "source_hash": None, "summary": {}, "rows": rows}
+        self.assertEqual(report.check({**results, "peers": ["fa2", "cudnn"]}), [])
+
+    def test_family_restricts_ours(self):
+        text = "bf16.d64.full/b1.h4.kv2.q16.k16"
+        _, (row,) = self.measure([text], family="wgmma")
+        self.assertIn("family is mma", row["notes"]["ours"])
+        _, (row,) = self.measure([text], family="mma")
+        self.assertNotIn("ours", row["notes"])
+
+
 if __name__ == "__main__":
-    unittest.main()
+    unittest.main(verbosity=2)
