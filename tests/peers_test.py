@@ -99,9 +99,10 @@ class ReportTest(unittest.TestCase):
         a_row("bf16.d64.full/x", 10.0, 20.0),
         a_row("bf16.d128.full/x", 10.0, 5.0),
         a_row("bf16.d128.full/y", None, 5.0),
+        a_row("bf16.d128.full/z", 1.0, 5.0, error=1.0),
     ]
 
-    def test_summary_takes_rows_that_both_have(self):
+    def test_summary_takes_right_rows_that_both_have(self):
         summary = report.summarize(self.ROWS, ["fa2"])["fa2"]
         self.assertEqual(summary["all"], {"rows": 2, "geomean": 1.0, "min": 0.5})
         self.assertEqual(summary["d64"], {"rows": 1, "geomean": 2.0, "min": 2.0})

@@ -58,9 +58,9 @@ def source_hash():
 
 
 def speedup(row, peer):
-    """How many times faster ours is than `peer`; None where either has no time."""
+    """How many times faster ours is than `peer`; None where either has no time or ours is wrong."""
     ours, theirs = row["us"].get("ours"), row["us"].get(peer)
-    return theirs / ours if ours and theirs else None
+    return theirs / ours if ours and theirs and not over_bar(row) else None
 
 
 def summarize(rows, peers):
