@@ -68,6 +68,14 @@ struct TuneOutcome {
     Error error{Code::ok, "", ""};
 };
 
+/// What a record's restriction says of a request limited to a family or an amount of shared memory:
+/// "family=mma,max_smem=101376"; "" for none.
+std::string restriction_of(const std::string& family, int max_shared_bytes);
+
+/// Whether the present templates would emit another kernel for a record's config than the one that
+/// was measured.
+bool is_outdated(const Record& record);
+
 /// Fails only where nothing can be tuned at all (no device, no compiler, no store); a problem that
 /// fails is an outcome.
 Result<std::vector<TuneOutcome>> tune(const TuneRequest& request,
