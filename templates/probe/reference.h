@@ -1,0 +1,137 @@
+// Attention in plain fp32 for chosen rows: a warp per row, online softmax over 32 keys at a time.
+// Each lane takes one key for QK^T and then columns lane, lane + 32, ... for PV. Beside it, in the
+// same pass, the low-precision baseline that error bars come from: P rounded to the element type
+// before PV, O not normalised and in fp32 until the end, then rounded to the element type.
+#pragma once
+
+#include "target.h"
+#include "templates/probe/params.h"
+
+namespace attune {
+
+/// V: Element, head_dim, causal.
+template <class V>
+class ReferenceRow {
+    using Element = typename V::Element;
+    static constexpr int columns = (V::head_dim + 31) / 32;  // of a lane
+
+public:
+    ATTUNE_DEVICE ReferenceRow(const AttentionParams& p, unsigned row) : p_(p) {
+        const int query = static_cast<int>(row % p.seqlen_q);
+        const int head = static_cast<int>(row / p.seqlen_q % p.heads_q);
+        const int batch = static_cast<int>(row / p.seqlen_q / p.heads_q);
+        const int kv_head = head / (p.heads_q / p.heads_kv);
+        keys_ = p.seqlen_kv;
+        if (V::causal) keys_ = min_int(keys_, query + 1 + p.seqlen_kv - p.seqlen_q);
+        q_ = at(p.q, p.q_strides, batch, head) + query * p.q_strides.row;
+        k_ = at(p.k, p.k_strides, batch, kv_head);
+        v_ = at(p.v, p.v_strides, batch, kv_head);
+    }
+
+    ATTUNE_DEVICE void run() {
+        for (int key = 0; key < keys_; key += 32) step(key);
+    }
+
+    ATTUNE_DEVICE void store(float* o, float* baseline, float* lse) const {
+        const float factor = sum_ > 0 ? 1 / sum_ : 0;
+        ATTUNE_UNROLL
+        for (int i = 0; i < columns; ++i) {
+            const int column = lane_index() + 32 * i;
+            if (column >= V::head_dim) continue;
+            store_global_f32(o + column, o_[i] * factor);
+            store_global_f32(baseline + column, rounded(baseline_[i] * factor));
+        }
+        constexpr float ln2 = 0.69314718055994531f;
+        if (lane_index() == 0)
+            store_global_f32(lse, sum_ > 0 ? ln2 * (max_ + log2_approx(sum_)) : -infinity());
+    }
+
+private:
+    ATTUNE_DEVICE static const unsigned short* at(const void* tensor, const TensorStrides& strides,
+                                                  int batch, int head) {
+        return static_cast<const unsigned short*>(tensor) + batch * strides.batch +
+               head * strides.head;
+    }
+    ATTUNE_DEVICE static int min_int(int a, int b) { return a < b ? a : b; }
+    ATTUNE_DEVICE static float rounded(float value) {
+        return to_float(static_cast<unsigned short>(pack2(value, 0, Element{}) & 0xffffu),
+                        Element{});
+    }
+    ATTUNE_DEVICE static float product(unsigned a, unsigned b) {
+        const float low = to_float(static_cast<unsigned short>(a & 0xffffu), Element{}) *
+                          to_float(static_cast<unsigned short>(b & 0xffffu), Element{});
+        return fma_rn(to_float(static_cast<unsigned short>(a >> 16), Element{}),
+                      to_float(static_cast<unsigned short>(b >> 16), Element{}), low);
+    }
+
+    ATTUNE_DEVICE float score(const unsigned short* key_row) const {
+        float dot = 0;
+        for (int d = 0; d < V::head_dim; d += 8) {
+            const U128 a = load_global_128(q_ + d);
+            const U128 b = load_global_128(key_row + d);
+            dot += product(a.x, b.x) + product(a.y, b.y) + product(a.z, b.z) + product(a.w, b.w);
+        }
+        return dot * p_.scale_log2;
+    }
+
+    ATTUNE_DEVICE void step(int first_key) {
+        const int key = first_key + lane_index();
+        const float s = key < keys_ ? score(k_ + key * p_.k_strides.row) : -infinity();
+        float top = s;
+        ATTUNE_UNROLL
+        for (int mask = 1; mask < 32; mask *= 2) top = max_f32(top, shuffle_xor(top, mask));
+        top = max_f32(top, max_);
+        const float correction = exp2_approx(max_ - top);
+        const float p = exp2_approx(s - top);
+        max_ = top;
+        float step_sum = p;
+        ATTUNE_UNROLL
+        for (int mask = 1; mask < 32; mask *= 2) step_sum += shuffle_xor(step_sum, mask);
+        sum_ = fma_rn(sum_, correction, step_sum);
+        ATTUNE_UNROLL
+        for (int i = 0; i < columns; ++i) {
+            o_[i] *= correction;
+            baseline_[i] *= correction;
+        }
+        add_values(first_key, p);
+    }
+
+    ATTUNE_DEVICE void add_values(int first_key, float p) {
+        const float p_rounded = rounded(p);
+        const int count = min_int(32, keys_ - first_key);
+        for (int j = 0; j < count; ++j) {
+            const float exact = shuffle(p, j), low = shuffle(p_rounded, j);
+            const unsigned short* row = v_ + (first_key + j) * p_.v_strides.row;
+            ATTUNE_UNROLL
+            for (int i = 0; i < columns; ++i) {
+                const int column = lane_index() + 32 * i;
+                if (column >= V::head_dim) continue;
+                const float value = to_float(load_global_16(row + column), Element{});
+                o_[i] = fma_rn(exact, value, o_[i]);
+                baseline_[i] = fma_rn(low, value, baseline_[i]);
+            }
+        }
+    }
+
+    const AttentionParams& p_;
+    const unsigned short* q_;
+    const unsigned short* k_;
+    const unsigned short* v_;
+    int keys_;
+    float max_ = -infinity();
+    float sum_ = 0;
+    float o_[columns] = {};
+    float baseline_[columns] = {};
+};
+
+template <class V>
+ATTUNE_DEVICE void reference_rows(const ReferenceParams& p) {
+    const int index = cta_index() * V::warps + warp_index();
+    if (index >= p.row_count) return;
+    ReferenceRow<V> row(p.attention, load_global_32(p.rows + index));
+    row.run();
+    const long long first = static_cast<long long>(index) * V::head_dim;
+    row.store(p.o + first, p.baseline + first, p.lse + index);
+}
+
+}  // namespace attune

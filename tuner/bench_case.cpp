@@ -1,0 +1,191 @@
+#include "tuner/bench_case.h"
+
+#include <algorithm>
+
+#include "tuner/float16.h"
+
+namespace attune {
+namespace {
+
+constexpr std::size_t pool_values = 1'000'003;  // a prime
+constexpr std::size_t canary_bytes = 4096;
+constexpr std::uint32_t canary = 0xa5c3f00d;
+constexpr std::uint32_t poison_pattern = 0xffffffff;
+constexpr std::size_t tensor_alignment = 256;
+
+std::size_t aligned(std::size_t bytes) {
+    return (bytes + tensor_alignment - 1) / tensor_alignment * tensor_alignment;
+}
+
+}  // namespace
+
+NormalPool::NormalPool(DType dtype, unsigned seed) : values_(pool_values) {
+    std::mt19937_64 engine(seed);
+    std::normal_distribution<float> normal;
+    for (std::uint16_t& value : values_) value = from_float(normal(engine), dtype);
+}
+
+Result<void> NormalPool::fill(Device& device, DevicePtr to, std::size_t count) {
+    while (count > 0) {
+        const std::size_t part = std::min(count, values_.size() - next_);
+        auto copied = device.copy_to_device(to, &values_[next_], 2 * part);
+        if (!copied) return copied;
+        next_ = (next_ + part) % values_.size();
+        to += 2 * part;
+        count -= part;
+    }
+    return {};
+}
+
+Result<GuardedOutput> GuardedOutput::allocate(Device& device, std::size_t bytes) {
+    auto buffer = DeviceBuffer::allocate(device, aligned(bytes) + 2 * canary_bytes);
+    if (!buffer) return buffer.error();
+    GuardedOutput output;
+    output.bytes_ = bytes;
+    output.buffer_ = *std::move(buffer);
+    auto filled = device.fill(output.buffer_.ptr(), canary, output.buffer_.bytes());
+    if (!filled) return filled.error();
+    return output;
+}
+
+DevicePtr GuardedOutput::ptr() const {
+    return buffer_.ptr() + canary_bytes;
+}
+
+Result<void> GuardedOutput::poison(Device& device) const {
+    if (bytes_ == 0) return {};
+    return device.fill(ptr(), poison_pattern, bytes_);
+}
+
+Result<bool> GuardedOutput::intact(Device& device) const {
+    if (buffer_.bytes() == 0) return true;
+    const std::size_t tail = buffer_.bytes() - canary_bytes - bytes_;
+    for (const auto& [from, bytes] :
+         {std::pair(buffer_.ptr(), canary_bytes), std::pair(ptr() + bytes_, tail)}) {
+        auto words = read_back<std::uint32_t>(device, from, bytes / 4);
+        if (!words) return words.error();
+        if (std::any_of(words->begin(), words->end(), [](auto word) { return word != canary; }))
+            return false;
+    }
+    return true;
+}
+
+Result<BenchCase> BenchCase::make(Device& device, const Problem& problem, unsigned seed,
+                                  std::size_t input_bytes) {
+    const Shape& shape = problem.shape;
+    const std::size_t d = problem.signature.head_dim;
+    BenchCase made;
+    made.problem_ = problem;
+    made.q_elements_ = std::size_t(shape.batch) * shape.heads_q * shape.seqlen_q * d;
+    made.kv_elements_ = std::size_t(shape.batch) * shape.heads_kv * shape.seqlen_kv * d;
+    // One more alignment step between tensors keeps NaN behind each of them.
+    made.set_bytes_ = aligned(2 * made.q_elements_ + 1) + 2 * aligned(2 * made.kv_elements_ + 1);
+    auto o = GuardedOutput::allocate(device, 2 * made.q_elements_);
+    if (!o) return o.error();
+    made.o_ = *std::move(o);
+    if (problem.signature.lse) {
+        auto lse = GuardedOutput::allocate(device, 4 * made.rows());
+        if (!lse) return lse.error();
+        made.lse_ = *std::move(lse);
+    }
+    const std::size_t wanted = (input_bytes + made.set_bytes_ - 1) / made.set_bytes_;
+    auto filled = made.fill_sets(device, seed, std::max<std::size_t>(wanted, 1));
+    if (!filled) return filled.error();
+    return made;
+}
+
+Result<void> BenchCase::fill_sets(Device& device, unsigned seed, std::size_t count) {
+    auto buffer = DeviceBuffer::allocate(device, count * set_bytes_);
+    if (!buffer && count > 1) {
+        count = 1;
+        buffer = DeviceBuffer::allocate(device, set_bytes_);
+    }
+    if (!buffer) return buffer.error();
+    inputs_ = *std::move(buffer);
+    auto filled = device.fill(inputs_.ptr(), poison_pattern, inputs_.bytes());
+    if (!filled) return filled;
+    NormalPool pool(problem_.signature.dtype, seed);
+    for (std::size_t i = 0; i < count; ++i) {
+        InputSet set;
+        set.q = inputs_.ptr() + i * set_bytes_;
+        set.k = set.q + aligned(2 * q_elements_ + 1);
+        set.v = set.k + aligned(2 * kv_elements_ + 1);
+        for (const auto& [to, elements] :
+             {std::pair(set.q, q_elements_), std::pair(set.k, kv_elements_),
+              std::pair(set.v, kv_elements_)}) {
+            auto dealt = pool.fill(device, to, elements);
+            if (!dealt) return dealt;
+        }
+        sets_.push_back(set);
+    }
+    return {};
+}
+
+std::size_t BenchCase::rows() const {
+    return std::size_t(problem_.shape.batch) * problem_.shape.heads_q * problem_.shape.seqlen_q;
+}
+std::size_t BenchCase::elements() const {
+    return q_elements_;
+}
+
+Result<void> BenchCase::reserve_workspace(Device& device, std::size_t bytes) {
+    if (bytes <= workspace_.bytes()) return {};
+    auto workspace = GuardedOutput::allocate(device, bytes);
+    if (!workspace) return workspace.error();
+    workspace_ = *std::move(workspace);
+    return {};
+}
+
+Result<void> BenchCase::poison(Device& device) const {
+    for (const GuardedOutput* output : {&o_, &lse_, &workspace_}) {
+        auto poisoned = output->poison(device);
+        if (!poisoned) return poisoned;
+    }
+    return {};
+}
+
+Result<std::string> BenchCase::damaged(Device& device) const {
+    for (const auto& [output, name] :
+         {std::pair(&o_, "O"), std::pair(&lse_, "LSE"), std::pair(&workspace_, "workspace")}) {
+        auto intact = output->intact(device);
+        if (!intact) return intact.error();
+        if (!*intact) return std::string(name);
+    }
+    return std::string();
+}
+
+AttentionParams BenchCase::params(std::size_t input_set) const {
+    const InputSet& set = sets_[input_set];
+    const Strides strides = contiguous_bhsd(problem_.signature, problem_.shape);
+    const auto pointer = [](DevicePtr ptr) { return reinterpret_cast<void*>(ptr); };
+    AttentionParams params{};
+    params.q = pointer(set.q);
+    params.k = pointer(set.k);
+    params.v = pointer(set.v);
+    params.o = pointer(o_.ptr());
+    params.lse = problem_.signature.lse ? static_cast<float*>(pointer(lse_.ptr())) : nullptr;
+    params.workspace = workspace_.bytes() > 0 ? pointer(workspace_.ptr()) : nullptr;
+    params.q_strides = strides.q;
+    params.k_strides = strides.k;
+    params.v_strides = strides.v;
+    params.o_strides = strides.o;
+    params.batch = problem_.shape.batch;
+    params.heads_q = problem_.shape.heads_q;
+    params.heads_kv = problem_.shape.heads_kv;
+    params.seqlen_q = problem_.shape.seqlen_q;
+    params.seqlen_kv = problem_.shape.seqlen_kv;
+    params.scale_log2 = default_scale(problem_.signature) * 1.44269504088896340736f;
+    return params;
+}
+
+Result<BenchCase::Inputs> BenchCase::read_inputs(Device& device) const {
+    auto q = read_back<std::uint16_t>(device, sets_[0].q, q_elements_);
+    if (!q) return q.error();
+    auto k = read_back<std::uint16_t>(device, sets_[0].k, kv_elements_);
+    if (!k) return k.error();
+    auto v = read_back<std::uint16_t>(device, sets_[0].v, kv_elements_);
+    if (!v) return v.error();
+    return Inputs{*std::move(q), *std::move(k), *std::move(v)};
+}
+
+}  // namespace attune

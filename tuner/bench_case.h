@@ -1,0 +1,85 @@
+// BenchCase = one problem's tensors on a device: inputs, guarded outputs, and what a kernel is
+// handed to work on them.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "generator/problem.h"
+#include "tuner/device_buffer.h"
+
+namespace attune {
+
+/// Seeded normal values, rounded to the element type, made once and dealt out to tensors one after
+/// the other. Its length is a prime, so that no two rows of a tensor are the same values.
+class NormalPool {
+public:
+    NormalPool(DType dtype, unsigned seed);
+    Result<void> fill(Device& device, DevicePtr to, std::size_t count);
+
+private:
+    std::vector<std::uint16_t> values_;
+    std::size_t next_ = 0;
+};
+
+/// An output with canary zones on both sides. Before a launch it is poisoned: every 16-bit and
+/// every 32-bit float in it is NaN.
+class GuardedOutput {
+public:
+    static Result<GuardedOutput> allocate(Device& device, std::size_t bytes);
+    Result<void> poison(Device& device) const;
+    /// False if a byte of a canary zone changed.
+    Result<bool> intact(Device& device) const;
+    DevicePtr ptr() const;
+    std::size_t bytes() const { return bytes_; }
+
+private:
+    DeviceBuffer buffer_;
+    std::size_t bytes_ = 0;
+};
+
+class BenchCase {
+public:
+    /// As many input sets as `input_bytes` and the device's memory hold, at least one. Tensors are
+    /// contiguous BHSD, 256 bytes aligned, with NaN between them.
+    static Result<BenchCase> make(Device& device, const Problem& problem, unsigned seed,
+                                  std::size_t input_bytes);
+
+    const Problem& problem() const { return problem_; }
+    std::size_t input_sets() const { return sets_.size(); }
+    std::size_t input_set_bytes() const { return set_bytes_; }
+    std::size_t rows() const;      // of O, over batch and heads
+    std::size_t elements() const;  // of O
+    const GuardedOutput& o() const { return o_; }
+    const GuardedOutput& lse() const { return lse_; }
+
+    /// Grows the workspace to at least `bytes`.
+    Result<void> reserve_workspace(Device& device, std::size_t bytes);
+    /// Poisons O, LSE and the workspace.
+    Result<void> poison(Device& device) const;
+    /// The first guarded tensor whose canary changed ("O", "LSE", "workspace"); "" if none.
+    Result<std::string> damaged(Device& device) const;
+    AttentionParams params(std::size_t input_set) const;
+
+    struct Inputs {
+        std::vector<std::uint16_t> q, k, v;
+    };
+    Result<Inputs> read_inputs(Device& device) const;  // of set 0
+
+private:
+    struct InputSet {
+        DevicePtr q, k, v;
+    };
+    Result<void> fill_sets(Device& device, unsigned seed, std::size_t count);
+
+    Problem problem_;
+    std::size_t q_elements_ = 0, kv_elements_ = 0, set_bytes_ = 0;
+    DeviceBuffer inputs_;
+    std::vector<InputSet> sets_;
+    GuardedOutput o_, lse_, workspace_;
+};
+
+}  // namespace attune

@@ -1,0 +1,63 @@
+#include "tuner/probe.h"
+
+#include <fmt/format.h>
+
+namespace attune {
+namespace {
+
+constexpr int scan_threads = 256;
+
+}  // namespace
+
+Source probe_source(const ProbeText& text) {
+    Source source;
+    source.entry = "attune_probe";
+    source.text = fmt::format(
+        "#include \"{}\"\n\nnamespace attune {{\n{}}}\n\n"
+        "ATTUNE_KERNEL({}, {}, 1, attune::{}, params) {{\n    attune::{};\n}}\n",
+        text.header, text.prelude, source.entry, text.threads, text.params, text.call);
+    source.hash = sha256_hex(source.text);
+    return source;
+}
+
+const char* element_name(DType dtype) {
+    return dtype == DType::f16 ? "F16" : "BF16";
+}
+
+ProbeText reference_text(const Signature& signature) {
+    return {"templates/probe/reference.h", "ReferenceParams", "reference_rows<Variant>(params)",
+            32 * reference_warps,
+            fmt::format("struct Variant {{\n    using Element = {};\n"
+                        "    static constexpr int head_dim = {};\n"
+                        "    static constexpr bool causal = {};\n"
+                        "    static constexpr int warps = {};\n}};\n",
+                        element_name(signature.dtype), signature.head_dim,
+                        signature.mask == Mask::causal, reference_warps)};
+}
+ProbeText scan_text() {
+    return {"templates/probe/scan.h", "ScanParams",
+            fmt::format("scan_output<{}>(params)", scan_threads), scan_threads, ""};
+}
+ProbeText hold_text() {
+    return {"templates/probe/queue.h", "HoldParams", "hold_queue(params)", 32, ""};
+}
+ProbeText clock_text() {
+    return {"templates/probe/queue.h", "ClockParams", "read_clock(params)", 32, ""};
+}
+
+Result<Probe> Probe::load(Device& device, Compiler& compiler, const ProbeText& text) {
+    auto binary = compiler.compile(probe_source(text), device.info().target.arch);
+    if (!binary) return binary.error();
+    auto kernel = device.load(binary->bytes, binary->entry, 0);
+    if (!kernel) return kernel.error();
+    return Probe(device, *kernel, static_cast<std::uint32_t>(text.threads));
+}
+
+Probe::Probe(Probe&& other) noexcept
+    : device_(other.device_), kernel_(std::exchange(other.kernel_, 0)), threads_(other.threads_) {}
+
+Probe::~Probe() {
+    if (kernel_ != 0) (void)device_->unload(kernel_);
+}
+
+}  // namespace attune

@@ -1,0 +1,27 @@
+// Attention on the CPU in fp64, and the low-precision baseline that error bars come from.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "generator/problem.h"
+
+namespace attune {
+
+/// Tensors are contiguous BHSD. The baseline is what a plain kernel of the element type gives:
+/// scores exact, P = exp(score - row maximum) rounded to the element type before PV, products and
+/// sums exact, one normalisation by the sum of unrounded P, the result rounded to the element type.
+struct Reference {
+    std::vector<double> o;
+    std::vector<double> baseline;
+    std::vector<double> lse;  // natural log, -inf where a row attends nothing
+};
+Reference compute_reference(const Problem& problem, float scale, std::span<const std::uint16_t> q,
+                            std::span<const std::uint16_t> k, std::span<const std::uint16_t> v);
+
+/// The bar of max |O - reference|: twice the baseline's own error, plus 1e-5.
+double error_bar(double baseline_error);
+constexpr double lse_bar = 1e-3;
+
+}  // namespace attune
