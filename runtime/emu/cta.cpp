@@ -1,0 +1,236 @@
+#include "runtime/emu/cta.h"
+
+#include <fmt/format.h>
+
+#include <bit>
+#include <cstdlib>
+#include <map>
+#include <utility>
+
+namespace attune::emu {
+namespace {
+
+// A kernel's functions are called without a context: this is how they find it. Set while a CTA
+// runs.
+thread_local CtaRunner* running = nullptr;
+
+/// How often a warp that could go on lets another go first.
+constexpr std::uint32_t turns_per_switch = 16;
+
+/// The first lane of a mask from `lane` + 1 on, round and round.
+int lane_after(std::uint32_t mask, int lane) {
+    const int first = (lane + 1) % 32;
+    return (first + std::countr_zero(std::rotr(mask, first))) % 32;
+}
+
+const char* name_of(Collective what) {
+    static const char* const names[] = {"warp_sync", "shuffle",     "warp_any",
+                                        "warp_all",  "ldmatrix_x4", "ldmatrix_x4_trans",
+                                        "mma (f16)", "mma (bf16)"};
+    return names[static_cast<int>(what)];
+}
+
+}  // namespace
+
+CtaRunner& CtaRunner::current() {
+    return *running;
+}
+
+Result<void> CtaRunner::prepare(const Grid& grid) {
+    if (const Result<void> reserved = stacks_.reserve(grid.threads); !reserved)
+        return reserved.error();
+    grid_ = grid;
+    threads_.resize(grid.threads);
+    warps_.resize(grid.threads / 32);
+    counts_ = {};
+    last_range_ = {};
+    forget_records();
+    return {};
+}
+
+void CtaRunner::forget_records() {
+    const bool detect = grid_.options.detect_races;
+    if (detect) clocks_.reset(grid_.threads);
+    shared_.configure(grid_.shared_bytes, grid_.threads / 32, detect ? &clocks_ : nullptr);
+    landings_ = 0;
+}
+
+std::optional<std::string> CtaRunner::run(int cta) {
+    running = this;
+    cta_ = cta;
+    ticks_ = 0;
+    at_cta_sync_ = exited_ = 0;
+    random_ = (std::uint64_t(grid_.options.seed) << 32) + static_cast<std::uint32_t>(cta);
+    fault_.reset();
+    shared_.poison();
+    barriers_.clear();
+    if (grid_.options.detect_races) clocks_.join(0, grid_.threads);
+    for (int t = 0; t < grid_.threads; ++t) {
+        Thread& thread = threads_[t];
+        thread.copies.clear();
+        thread.open_group = 0;
+        thread.state = State::ready;
+        stacks_.start(thread.fiber, t, thread_main, this);
+    }
+    for (Warp& warp : warps_) {
+        warp.ready = ~0u;
+        warp.arrived = 0;
+        warp.log.flush();
+    }
+    self_ = any_ready_thread();
+    switch_to(host_, threads_[self_].fiber);
+    if (!fault_ && exited_ < grid_.threads) fault_ = fmt::format("CTA {}: {}", cta_, deadlock());
+    bool copies_left = fault_.has_value();
+    for (const Thread& thread : threads_) copies_left |= !thread.copies.empty();
+    for (const Barrier& barrier : barriers_.all()) copies_left |= !barrier.copies.empty();
+    if (copies_left) forget_records();
+    running = nullptr;
+    return fault_;
+}
+
+void CtaRunner::thread_main(void* runner) {
+    CtaRunner& cta = *static_cast<CtaRunner*>(runner);
+    cta.grid_.kernel->run(cta.grid_.params);
+    ++cta.exited_;
+    cta.block(State::exited);
+}
+
+/// Never comes back: the CTA is over, its fibers are abandoned where they stand.
+void CtaRunner::fail(int thread, std::string what) {
+    fault_ = fmt::format("CTA {}, thread {}: {}", cta_, thread, what);
+    what = {};
+    leave();
+    std::abort();  // not reached: nothing switches back
+}
+
+// ---- scheduling -------------------------------------------------------------------------------
+
+void CtaRunner::leave() {
+    switch_to(threads_[self_].fiber, host_);
+}
+
+void CtaRunner::go_to(int thread) {
+    const int from = std::exchange(self_, thread);
+    if (from != thread) switch_to(threads_[from].fiber, threads_[thread].fiber);
+}
+
+void CtaRunner::make_ready(int thread) {
+    threads_[thread].state = State::ready;
+    warps_[thread / 32].ready |= 1u << thread % 32;
+}
+
+/// Another lane of the warp goes first, so that the warp stays together; then another warp.
+void CtaRunner::block(State state) {
+    threads_[self_].state = state;
+    Warp& warp = my_warp();
+    warp.ready &= ~my_bit();
+    if (warp.ready) {
+        go_to(self_ / 32 * 32 + lane_after(warp.ready, self_ % 32));
+        return;
+    }
+    check_divergence(warp);
+    const int next = any_ready_thread();
+    if (next < 0)
+        leave();
+    else
+        go_to(next);
+}
+
+/// A lane of a warp picked at random among those that can run; -1 if none can.
+int CtaRunner::any_ready_thread() {
+    std::uint32_t ready_warps = 0;
+    for (std::size_t w = 0; w < warps_.size(); ++w)
+        ready_warps |= (warps_[w].ready != 0 ? 1u : 0u) << w;
+    if (ready_warps == 0) return -1;
+    for (int skip = random() % std::popcount(ready_warps); skip > 0; --skip)
+        ready_warps &= ready_warps - 1;
+    const int warp = std::countr_zero(ready_warps);
+    return warp * 32 + lane_after(warps_[warp].ready, self_ % 32);
+}
+
+/// splitmix64
+std::uint32_t CtaRunner::random() {
+    std::uint64_t x = random_ += 0x9e3779b97f4a7c15u;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return static_cast<std::uint32_t>(x >> 32);
+}
+
+void CtaRunner::cta_sync() {
+    if (++at_cta_sync_ < grid_.threads) {
+        block(State::cta);
+        return;
+    }
+    at_cta_sync_ = 0;
+    ++counts_.barriers;
+    if (grid_.options.detect_races) clocks_.join(0, grid_.threads);
+    for (int t = 0; t < grid_.threads; ++t) make_ready(t);
+    for (Warp& warp : warps_) counts_.bank_conflicts += warp.log.flush();
+    go_to(any_ready_thread());
+}
+
+void CtaRunner::collective(Collective what, const LaneArguments& arguments) {
+    Warp& warp = my_warp();
+    ++ticks_;
+    if (warp.arrived != 0 && warp.at != what)
+        fail(self_,
+             fmt::format("divergent warp: this lane is at {}, thread {} waits at {}", name_of(what),
+                         self_ / 32 * 32 + std::countr_zero(warp.arrived), name_of(warp.at)));
+    warp.at = what;
+    warp.arrived |= my_bit();
+    warp.arguments[self_ % 32] = arguments;
+    if (warp.arrived != ~0u) {
+        block(State::warp);
+        return;
+    }
+    execute(warp);
+    warp.arrived = 0;
+    for (int lane = 0; lane < 32; ++lane) make_ready(self_ / 32 * 32 + lane);
+    counts_.bank_conflicts += warp.log.flush();
+    if (random() % turns_per_switch == 0) go_to(any_ready_thread());
+}
+
+/// Lanes that wait for each other will never meet one that waits for the whole CTA or has left.
+void CtaRunner::check_divergence(const Warp& warp) {
+    if (warp.arrived == 0) return;
+    const int first = self_ / 32 * 32;
+    for (int t = first; t < first + 32; ++t)
+        if (threads_[t].state == State::cta || threads_[t].state == State::exited)
+            fail(t, fmt::format("divergent warp: this lane {}, thread {} {}", waits_for(t),
+                                first + std::countr_zero(warp.arrived),
+                                waits_for(first + std::countr_zero(warp.arrived))));
+}
+
+std::string CtaRunner::waits_for(int t) const {
+    const Thread& thread = threads_[t];
+    switch (thread.state) {
+        case State::ready:
+            return "can run";
+        case State::warp:
+            return fmt::format("waits at {}", name_of(warps_[t / 32].at));
+        case State::cta:
+            return "waits at cta_sync";
+        case State::mbarrier:
+            return fmt::format("waits at mbarrier_wait(shared byte {}, parity {})",
+                               thread.barrier - shared_base, thread.parity);
+        case State::exited:
+            return "has exited";
+    }
+    return "";
+}
+
+std::string CtaRunner::deadlock() const {
+    std::map<std::string, std::pair<int, int>> kinds;  // to how many, and the first
+    for (int t = 0; t < grid_.threads; ++t)
+        ++kinds.try_emplace(waits_for(t), 0, t).first->second.first;
+    std::string text = "deadlock";
+    const char* separator = ": ";
+    for (const auto& [wait, threads] : kinds) {
+        text += fmt::format("{}thread {} {} ({} threads)", separator, threads.second, wait,
+                            threads.first);
+        separator = ", ";
+    }
+    return text;
+}
+
+}  // namespace attune::emu

@@ -1,0 +1,159 @@
+// Runs the CTAs of a launch, one after the other, on one host thread.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/emu/banks.h"
+#include "runtime/emu/barriers.h"
+#include "runtime/emu/clocks.h"
+#include "runtime/emu/emu.h"
+#include "runtime/emu/fiber.h"
+#include "runtime/emu/global_memory.h"
+#include "runtime/emu/shared_memory.h"
+
+namespace attune::emu {
+
+/// What a launch runs; outlives the run.
+struct Grid {
+    const KernelObject* kernel;
+    const void* params;
+    const GlobalMemory* memory;
+    int ctas;
+    int threads;  // per CTA, whole warps
+    int shared_bytes;
+    EmuOptions options;
+};
+
+enum class Collective {
+    warp_sync,
+    shuffle,
+    vote_any,
+    vote_all,
+    ldmatrix_x4,
+    ldmatrix_x4_trans,
+    mma_f16,
+    mma_bf16
+};
+
+/// What a lane brings to a collective operation, and where it takes the result.
+struct LaneArguments {
+    void* out = nullptr;
+    const unsigned* in = nullptr;
+    unsigned x = 0, y = 0;
+};
+
+class CtaRunner {
+public:
+    /// Stacks and records for such CTAs.
+    Result<void> prepare(const Grid& grid);
+    /// Runs one CTA; what went wrong, if anything did.
+    std::optional<std::string> run(int cta);
+
+    const EmuCounts& counts() const { return counts_; }
+
+    /// The runner of the CTA that this host thread is in.
+    static CtaRunner& current();
+
+    // What a GPU thread can ask for (operations.cpp); called on its fiber.
+    int thread_index() const { return self_; }
+    int cta_index() const { return cta_; }
+    int cta_count() const { return grid_.ctas; }
+    std::uint64_t tick() { return ++ticks_; }
+    void count_exp2() { ++counts_.exp2; }
+
+    void cta_sync();
+    void collective(Collective what, const LaneArguments& arguments);
+
+    void load_shared(void* to, SharedAddress at, int bytes, const void* site);
+    void store_shared(SharedAddress at, const void* from, int bytes, const void* site);
+    /// Checked: `bytes` at `global`, aligned to their size.
+    void check_global(const void* global, int bytes, const char* what);
+
+    void cp_async_16(SharedAddress to, const void* global, bool valid, const void* site);
+    void cp_async_commit() { ++threads_[self_].open_group; }
+    void cp_async_wait(int pending_groups);
+    void mbarrier_init(SharedAddress at, int count);
+    void mbarrier_arrive(SharedAddress at);
+    void mbarrier_arrive_cp_async(SharedAddress at);
+    void mbarrier_wait(SharedAddress at, int parity);
+
+private:
+    enum class State { ready, warp, cta, mbarrier, exited };
+
+    struct Thread {
+        Fiber fiber;
+        State state = State::ready;
+        SharedAddress barrier = 0;  // where it waits
+        int parity = 0;
+        int open_group = 0;  // of cp.async
+        std::vector<Copy> copies;
+    };
+    struct Warp {
+        std::uint32_t ready = 0;    // lanes that can run
+        std::uint32_t arrived = 0;  // lanes that wait at `at`
+        Collective at = Collective::warp_sync;
+        std::array<LaneArguments, 32> arguments;
+        AccessLog log;
+    };
+
+    static void thread_main(void* runner);
+    [[noreturn]] void fail(int thread, std::string what);
+    void forget_records();
+
+    // Scheduling (cta.cpp).
+    Warp& my_warp() { return warps_[self_ / 32]; }
+    std::uint32_t my_bit() const { return 1u << self_ % 32; }
+    void block(State state);
+    void make_ready(int thread);
+    void go_to(int thread);
+    void leave();
+    int any_ready_thread();
+    std::uint32_t random();
+    void check_divergence(const Warp& warp);
+    std::string waits_for(int thread) const;
+    std::string deadlock() const;
+
+    // Collectives (cta_collectives.cpp).
+    void execute(Warp& warp);
+    void execute_mma(Warp& warp, DType dtype);
+    void execute_ldmatrix(Warp& warp, bool trans);
+    void execute_shuffle(Warp& warp);
+    void execute_vote(Warp& warp, bool all);
+
+    // Memory (cta_memory.cpp).
+    void check_shared(int thread, SharedAddress at, int bytes, const char* what);
+    /// Now, as an epoch of the running thread.
+    Epoch clocks_now() const { return grid_.options.detect_races ? clocks_.now(self_) : Epoch{}; }
+    void note_read(int thread, SharedAddress at, int bytes);
+    void note_write(SharedAddress at, int bytes, Epoch epoch);
+    [[noreturn]] void fail_race(const Conflict& conflict, int thread, Access now);
+    void land(const Copy& copy, Epoch epoch);
+    Barrier& barrier_at(SharedAddress at, const char* what);
+    void arrived(Barrier& barrier);
+
+    Grid grid_{};
+    Stacks stacks_;
+    Fiber host_;
+    Clocks clocks_;
+    SharedMemory shared_;
+    Barriers barriers_;
+    std::vector<Thread> threads_;
+    std::vector<Warp> warps_;
+    EmuCounts counts_;
+    GlobalMemory::Range last_range_;
+
+    int cta_ = 0;
+    int self_ = 0;  // the thread that runs
+    int at_cta_sync_ = 0;
+    int exited_ = 0;
+    std::uint64_t random_ = 0;
+    std::uint64_t ticks_ = 0;
+    std::uint32_t landings_ = 0;  // phases that brought copies, over all CTAs: clocks never go back
+    std::optional<std::string> fault_;
+};
+
+}  // namespace attune::emu

@@ -1,0 +1,75 @@
+// What a warp does once all its lanes have come.
+#include "runtime/emu/cta.h"
+#include "runtime/emu/warp_ops.h"
+
+namespace attune::emu {
+
+void CtaRunner::execute(Warp& warp) {
+    switch (warp.at) {
+        case Collective::warp_sync:
+            if (grid_.options.detect_races) clocks_.join(self_ / 32 * 32, 32);
+            return;
+        case Collective::shuffle:
+            return execute_shuffle(warp);
+        case Collective::vote_any:
+            return execute_vote(warp, false);
+        case Collective::vote_all:
+            return execute_vote(warp, true);
+        case Collective::ldmatrix_x4:
+            return execute_ldmatrix(warp, false);
+        case Collective::ldmatrix_x4_trans:
+            return execute_ldmatrix(warp, true);
+        case Collective::mma_f16:
+            return execute_mma(warp, DType::f16);
+        case Collective::mma_bf16:
+            return execute_mma(warp, DType::bf16);
+    }
+}
+
+/// x: the lane's value, y: the lane it wants the value of.
+void CtaRunner::execute_shuffle(Warp& warp) {
+    for (const LaneArguments& lane : warp.arguments)
+        *static_cast<unsigned*>(lane.out) = warp.arguments[lane.y % 32].x;
+}
+
+/// x: the lane's vote.
+void CtaRunner::execute_vote(Warp& warp, bool all) {
+    unsigned votes = 0;
+    for (const LaneArguments& lane : warp.arguments) votes += lane.x;
+    for (const LaneArguments& lane : warp.arguments)
+        *static_cast<unsigned*>(lane.out) = all ? votes == 32 : votes > 0;
+}
+
+/// out: d, in: a, x and y: b.
+void CtaRunner::execute_mma(Warp& warp, DType dtype) {
+    std::array<MmaLane, 32> lanes;
+    for (int l = 0; l < 32; ++l) {
+        const LaneArguments& lane = warp.arguments[l];
+        lanes[l] = {static_cast<float*>(lane.out), lane.in, lane.x, lane.y};
+    }
+    mma_m16n8k16(lanes, dtype);
+    ++counts_.mma;
+}
+
+/// x: the address of a row. The read counts as made by the lane that gives the address, and orders
+/// nothing: only warp_sync does.
+void CtaRunner::execute_ldmatrix(Warp& warp, bool trans) {
+    std::array<unsigned*, 32> to;
+    std::array<const std::byte*, 32> rows;
+    WarpAccess access{~0u, 16, {}};
+    const int first = self_ / 32 * 32;
+    for (int l = 0; l < 32; ++l) {
+        const SharedAddress at = warp.arguments[l].x;
+        check_shared(first + l, at, 16, "ldmatrix_x4");
+        note_read(first + l, at, 16);
+        access.at[l] = at;
+        rows[l] = shared_.bytes(at);
+        to[l] = static_cast<unsigned*>(warp.arguments[l].out);
+    }
+    ldmatrix_x4(to, rows, trans);
+    ++counts_.ldmatrix;
+    counts_.shared_bytes += 32 * 16;
+    counts_.bank_conflicts += extra_wavefronts(access);
+}
+
+}  // namespace attune::emu

@@ -1,0 +1,144 @@
+#include "runtime/emu/operations.h"
+
+#include <cmath>
+#include <cstring>
+
+#include "runtime/emu/cta.h"
+
+namespace attune::emu {
+namespace {
+
+CtaRunner& cta() {
+    return CtaRunner::current();
+}
+
+int thread_index() {
+    return cta().thread_index();
+}
+int cta_index() {
+    return cta().cta_index();
+}
+int cta_count() {
+    return cta().cta_count();
+}
+
+void cta_sync() {
+    cta().cta_sync();
+}
+void warp_sync() {
+    cta().collective(Collective::warp_sync, {});
+}
+unsigned shuffle(unsigned value, int lane) {
+    unsigned result;
+    cta().collective(Collective::shuffle, {&result, nullptr, value, static_cast<unsigned>(lane)});
+    return result;
+}
+template <Collective which>
+bool vote(bool vote) {
+    unsigned result;
+    cta().collective(which, {&result, nullptr, vote});
+    return result != 0;
+}
+
+// The return address tells one load or store of a kernel from another: see AccessLog.
+void load_shared(void* to, SharedAddress at, int bytes) {
+    cta().load_shared(to, at, bytes, __builtin_return_address(0));
+}
+void store_shared(SharedAddress at, const void* from, int bytes) {
+    cta().store_shared(at, from, bytes, __builtin_return_address(0));
+}
+void cp_async_16(SharedAddress to, const void* global, bool valid) {
+    cta().cp_async_16(to, global, valid, __builtin_return_address(0));
+}
+template <Collective which>
+void ldmatrix(unsigned* to, SharedAddress at) {
+    cta().collective(which, {to, nullptr, at});
+}
+
+void load_global(void* to, const void* global, int bytes) {
+    cta().check_global(global, bytes, "load_global");
+    std::memcpy(to, global, bytes);
+}
+void store_global(void* global, const void* from, int bytes) {
+    cta().check_global(global, bytes, "store_global");
+    std::memcpy(global, from, bytes);
+}
+unsigned atomic_add_global(unsigned* global, unsigned value) {
+    cta().check_global(global, sizeof(unsigned), "atomic_add_global");
+    return __atomic_fetch_add(global, value, __ATOMIC_RELAXED);
+}
+
+void cp_async_commit() {
+    cta().cp_async_commit();
+}
+void cp_async_wait(int pending_groups) {
+    cta().cp_async_wait(pending_groups);
+}
+void mbarrier_init(SharedAddress at, int count) {
+    cta().mbarrier_init(at, count);
+}
+void mbarrier_arrive(SharedAddress at) {
+    cta().mbarrier_arrive(at);
+}
+void mbarrier_arrive_cp_async(SharedAddress at) {
+    cta().mbarrier_arrive_cp_async(at);
+}
+void mbarrier_wait(SharedAddress at, int parity) {
+    cta().mbarrier_wait(at, parity);
+}
+
+template <Collective which>
+void mma(float* d, const unsigned* a, unsigned b0, unsigned b1) {
+    cta().collective(which, {d, a, b0, b1});
+}
+float exp2(float x) {
+    cta().count_exp2();
+    return std::exp2(x);
+}
+float log2(float x) {
+    return std::log2(x);
+}
+float fma(float a, float b, float c) {
+    return std::fma(a, b, c);
+}
+unsigned long long ticks() {
+    return cta().tick();
+}
+
+}  // namespace
+
+const Operations& operations() {
+    static constexpr Operations table{
+        .thread_index = thread_index,
+        .cta_index = cta_index,
+        .cta_count = cta_count,
+        .cta_sync = cta_sync,
+        .warp_sync = warp_sync,
+        .shuffle = shuffle,
+        .vote_any = vote<Collective::vote_any>,
+        .vote_all = vote<Collective::vote_all>,
+        .load_shared = load_shared,
+        .store_shared = store_shared,
+        .ldmatrix_x4 = ldmatrix<Collective::ldmatrix_x4>,
+        .ldmatrix_x4_trans = ldmatrix<Collective::ldmatrix_x4_trans>,
+        .load_global = load_global,
+        .store_global = store_global,
+        .atomic_add_global = atomic_add_global,
+        .cp_async_16 = cp_async_16,
+        .cp_async_commit = cp_async_commit,
+        .cp_async_wait = cp_async_wait,
+        .mbarrier_init = mbarrier_init,
+        .mbarrier_arrive = mbarrier_arrive,
+        .mbarrier_arrive_cp_async = mbarrier_arrive_cp_async,
+        .mbarrier_wait = mbarrier_wait,
+        .mma_f16 = mma<Collective::mma_f16>,
+        .mma_bf16 = mma<Collective::mma_bf16>,
+        .exp2 = exp2,
+        .log2 = log2,
+        .fma = fma,
+        .ticks = ticks,
+    };
+    return table;
+}
+
+}  // namespace attune::emu

@@ -1,0 +1,60 @@
+// What a kernel compiled for the emulator and the emulator hand each other. A kernel object needs
+// no symbol of its host: its entry is a KernelObject, through which it is given the Operations.
+#pragma once
+
+namespace attune::emu {
+
+using SharedAddress = unsigned;
+
+/// Where a CTA's dynamic shared memory starts; not 0, so that an address nobody computed is caught.
+constexpr SharedAddress shared_base = 1024;
+
+/// The contract's names (contract.md) as calls. Sizes in bytes; `to` and `from` are the kernel's
+/// own variables unless they are called global.
+struct Operations {
+    int (*thread_index)();
+    int (*cta_index)();
+    int (*cta_count)();
+
+    void (*cta_sync)();
+    void (*warp_sync)();
+    unsigned (*shuffle)(unsigned value, int lane);
+    bool (*vote_any)(bool vote);
+    bool (*vote_all)(bool vote);
+
+    void (*load_shared)(void* to, SharedAddress at, int bytes);
+    void (*store_shared)(SharedAddress at, const void* from, int bytes);
+    void (*ldmatrix_x4)(unsigned* to, SharedAddress at);
+    void (*ldmatrix_x4_trans)(unsigned* to, SharedAddress at);
+
+    void (*load_global)(void* to, const void* global, int bytes);
+    void (*store_global)(void* global, const void* from, int bytes);
+    unsigned (*atomic_add_global)(unsigned* global, unsigned value);
+
+    void (*cp_async_16)(SharedAddress to, const void* global, bool valid);
+    void (*cp_async_commit)();
+    void (*cp_async_wait)(int pending_groups);
+    void (*mbarrier_init)(SharedAddress at, int count);
+    void (*mbarrier_arrive)(SharedAddress at);
+    void (*mbarrier_arrive_cp_async)(SharedAddress at);
+    void (*mbarrier_wait)(SharedAddress at, int parity);
+
+    void (*mma_f16)(float* d, const unsigned* a, unsigned b0, unsigned b1);
+    void (*mma_bf16)(float* d, const unsigned* a, unsigned b0, unsigned b1);
+    float (*exp2)(float x);
+    float (*log2)(float x);
+    float (*fma)(float a, float b, float c);
+    unsigned long long (*ticks)();
+};
+
+constexpr int abi_version = 1;
+
+struct KernelObject {
+    int abi_version;
+    int max_threads;                  // per CTA
+    unsigned long long params_bytes;  // of the kernel's parameter
+    void (*bind)(const Operations*);  // once, before any run
+    void (*run)(const void* params);  // one GPU thread
+};
+
+}  // namespace attune::emu
