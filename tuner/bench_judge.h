@@ -26,8 +26,8 @@ struct RowRun {
 };
 
 /// All rows of small problems. Of big ones at least 4096 rows, in runs of 32 that start on
-/// multiples of 16 (a tile's first and last rows are such), at least one run per head, the first
-/// and last rows of sequences among them.
+/// multiples of 16 (a tile's first and last rows are such), a run per head up to 2048 heads, the
+/// first and last rows of sequences among them.
 std::vector<RowRun> sample_rows(const Shape& shape, unsigned seed);
 
 class Judge {

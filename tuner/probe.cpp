@@ -13,9 +13,10 @@ Source probe_source(const ProbeText& text) {
     Source source;
     source.entry = "attune_probe";
     source.text = fmt::format(
-        "#include \"{}\"\n\nnamespace attune {{\n{}}}\n\n"
-        "ATTUNE_KERNEL({}, {}, 1, attune::{}, params) {{\n    attune::{};\n}}\n",
-        text.header, text.prelude, source.entry, text.threads, text.params, text.call);
+        "#include \"{0}\"\n\nnamespace attune {{\n{1}"
+        "ATTUNE_DEVICE void probe(const {2}& params) {{\n    {3};\n}}\n}}  // namespace attune\n\n"
+        "ATTUNE_KERNEL({4}, {5}, 1, attune::{2}, params) {{\n    attune::probe(params);\n}}\n",
+        text.header, text.prelude, text.params, text.call, source.entry, text.threads);
     source.hash = sha256_hex(source.text);
     return source;
 }

@@ -1,0 +1,154 @@
+// The probes on the emulator, against the CPU; and by NVRTC for the oldest and a new arch.
+#include "tuner/probe.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <random>
+
+#include "runtime/emu/emu.h"
+#include "tuner/bench_case.h"
+#include "tuner/device_buffer.h"
+#include "tuner/float16.h"
+#include "tuner/peak.h"
+#include "tuner/reference.h"
+
+namespace attune {
+namespace {
+
+class Probes : public testing::Test {
+protected:
+    template <class Params>
+    void run(const ProbeText& text, std::uint32_t ctas, const Params& params) {
+        auto probe = Probe::load(*device, *compiler, text);
+        ASSERT_TRUE(probe) << probe.error().text();
+        auto launched = probe->launch(ctas, params);
+        ASSERT_TRUE(launched) << launched.error().text();
+    }
+    DeviceBuffer words(std::vector<unsigned> values) {
+        DeviceBuffer buffer = *DeviceBuffer::allocate(*device, 4 * values.size());
+        EXPECT_TRUE(device->copy_to_device(buffer.ptr(), values.data(), 4 * values.size()));
+        return buffer;
+    }
+    std::unique_ptr<EmuDevice> device = *open_emulator("h200");
+    std::unique_ptr<Compiler> compiler = *open_host_compiler();
+};
+
+TEST_F(Probes, reference_rows_agree_with_fp64) {
+    for (const char* text :
+         {"bf16.d64.causal.lse/b2.h4.kv2.q9.k41", "f16.d72.full.lse/b1.h2.kv1.q5.k33",
+          "bf16.d8.causal.lse/b1.h1.kv1.q7.k3"}) {
+        const Problem problem = *Problem::parse(text);
+        const BenchCase bench_case = *BenchCase::make(*device, problem, 5, 0);
+        const auto inputs = *bench_case.read_inputs(*device);
+        const Reference wanted = compute_reference(problem, default_scale(problem.signature),
+                                                   inputs.q, inputs.k, inputs.v);
+        const std::size_t rows = bench_case.rows(), d = problem.signature.head_dim;
+        std::vector<unsigned> order;  // any order: rows are named one by one
+        for (std::size_t i = 0; i < rows; ++i) order.push_back((i * 5 + 3) % rows);
+        const DeviceBuffer row_list = words(order);
+        const auto o = *DeviceBuffer::allocate(*device, 4 * rows * d);
+        const auto baseline = *DeviceBuffer::allocate(*device, 4 * rows * d);
+        const auto lse = *DeviceBuffer::allocate(*device, 4 * rows);
+        run(reference_text(problem.signature), (rows + reference_warps - 1) / reference_warps,
+            ReferenceParams{bench_case.params(0), row_list.as<unsigned>(), o.as<float>(),
+                            baseline.as<float>(), lse.as<float>(), static_cast<int>(rows)});
+        const auto got = *read_back<float>(*device, o.ptr(), rows * d);
+        const auto low = *read_back<float>(*device, baseline.ptr(), rows * d);
+        const auto got_lse = *read_back<float>(*device, lse.ptr(), rows);
+        double error = 0, wanted_error = 0;
+        for (std::size_t i = 0; i < rows; ++i) {
+            const std::size_t row = order[i];
+            for (std::size_t c = 0; c < d; ++c) {
+                ASSERT_NEAR(got[i * d + c], wanted.o[row * d + c], 2e-6) << text << " row " << row;
+                error = std::max(error, std::fabs(low[i * d + c] - wanted.o[row * d + c]));
+                wanted_error = std::max(
+                    wanted_error, std::fabs(wanted.baseline[row * d + c] - wanted.o[row * d + c]));
+            }
+            if (std::isinf(wanted.lse[row]))
+                ASSERT_EQ(got_lse[i], wanted.lse[row]);
+            else
+                ASSERT_NEAR(got_lse[i], wanted.lse[row], 1e-5);
+        }
+        // Both baselines round P and O; only their references of P differ along a row.
+        EXPECT_GT(error, 0.5 * wanted_error) << text;
+        EXPECT_LT(error, 2 * wanted_error) << text;
+    }
+}
+
+TEST_F(Probes, a_scan_counts_nan_and_sees_every_bit) {
+    std::mt19937 engine(1);
+    std::vector<unsigned> values(4 * 1000);
+    for (unsigned& value : values) value = engine() & 0x3f7f3f7f;  // finite bf16
+    const auto scan = [&] {
+        const DeviceBuffer data = words(values), result = words({0, 0, 0});
+        run(scan_text(), 3,
+            ScanParams{data.as<void>(), result.as<unsigned>(), 1000, infinity_bits(DType::bf16)});
+        return *read_back<unsigned>(*device, result.ptr(), 3);
+    };
+    const std::vector<unsigned> clean = scan();
+    EXPECT_EQ(clean[0], 0u);
+    EXPECT_EQ(scan(), clean);
+    for (const std::size_t place : {std::size_t{0}, std::size_t{1777}, values.size() - 1}) {
+        values[place] ^= 1u << (place % 32);
+        const std::vector<unsigned> changed = scan();
+        EXPECT_TRUE(changed[1] != clean[1] && changed[2] != clean[2]) << place;
+        values[place] ^= 1u << (place % 32);
+    }
+    std::swap(values[10], values[11]);
+    EXPECT_NE(scan()[1], clean[1]);
+    values[5] = 0xffffffff;     // poison: two NaN
+    values[3999] = 0x7f800001;  // infinity above a small number
+    values[2000] = 0x00017fc0;  // a quiet NaN below it
+    EXPECT_EQ(scan()[0], 3u);
+}
+
+TEST_F(Probes, a_hold_ends_when_released_or_late) {
+    for (const unsigned flag : {1u, 0u}) {
+        const DeviceBuffer word = words({flag}), late = words({77});
+        run(hold_text(), 1, HoldParams{word.as<unsigned>(), late.as<unsigned>(), 1000});
+        EXPECT_EQ((*read_back<unsigned>(*device, late.ptr(), 1))[0], flag == 1 ? 0u : 1u);
+    }
+}
+
+TEST_F(Probes, the_clock_probe_relates_cycles_to_time) {
+    const DeviceBuffer result = words({0, 0});
+    run(clock_text(), 1, ClockParams{result.as<unsigned>(), 5000});
+    const auto read = *read_back<unsigned>(*device, result.ptr(), 2);
+    EXPECT_GE(read[1], 5000u);
+    EXPECT_GT(read[0], 0u);
+}
+
+TEST_F(Probes, peaks_are_positive) {
+    auto peak = measure_peak(*device, *compiler, DType::f16);
+    ASSERT_TRUE(peak) << peak.error().text();
+    EXPECT_GT(peak->mma_tflops, 0);
+    EXPECT_GT(peak->read_gb_per_s, 0);
+    EXPECT_GT(device->last_counts().global_bytes, 1u << 16);  // of the reading, the last launch
+}
+
+TEST(ProbesByNvrtc, compile_without_spills) {
+    auto nvrtc = open_nvrtc();
+    if (!nvrtc) {
+        ASSERT_EQ(std::getenv("ATTUNE_REQUIRE_NVRTC"), nullptr) << nvrtc.error().text();
+        GTEST_SKIP() << nvrtc.error().text();
+    }
+    const std::string peak = "templates/probe/peak.h";
+    const ProbeText texts[] = {reference_text(*Signature::parse("bf16.d128.causal")),
+                               reference_text(*Signature::parse("f16.d256.full.lse")),
+                               scan_text(),
+                               hold_text(),
+                               clock_text(),
+                               {peak, "PeakParams", "peak_mma<BF16, 256>(params)", 256, ""},
+                               {peak, "PeakParams", "peak_read<256>(params)", 256, ""}};
+    for (const ProbeText& text : texts)
+        for (const char* arch : {"sm_80", "sm_90a"}) {
+            auto binary = (*nvrtc)->compile(probe_source(text), arch);
+            ASSERT_TRUE(binary) << text.call << ": " << binary.error().text();
+            EXPECT_EQ(binary->resources.spill_bytes, 0) << text.call;
+        }
+}
+
+}  // namespace
+}  // namespace attune
