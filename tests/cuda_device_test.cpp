@@ -121,7 +121,9 @@ TEST_F(FakeCuda, each_call_that_fails_is_an_error_and_leaks_nothing) {
         const std::string failed = fake->failed;
         reached = !failed.empty();
         // Without a context there is no way to give a thing back.
-        if (failed != "cuCtxPushCurrent_v2") EXPECT_EQ(fake->live, 0) << failed;
+        if (failed != "cuCtxPushCurrent_v2") {
+            EXPECT_EQ(fake->live, 0) << failed;
+        }
         EXPECT_EQ(fake->bound, 0) << failed;
         if (!message.empty()) {
             ++told;
