@@ -63,6 +63,7 @@ private:
     };
     Result<Run> run(const Candidate& candidate, const Launch& launch, BenchCase& bench_case,
                     const Judge& judge);
+    Result<void> launch_once(const Candidate& candidate, std::size_t input_set);
     Result<Burst> burst(const Candidate& candidate, const MeasurePolicy& policy, int launches);
     Result<void> settle(const Candidate& candidate, const MeasurePolicy& policy,
                         std::vector<Burst>& bursts);
@@ -142,15 +143,18 @@ Result<CheckResult> AttentionBench::check(const Candidate& candidate) {
     return result;
 }
 
+Result<void> AttentionBench::launch_once(const Candidate& candidate, std::size_t input_set) {
+    const AttentionParams params = tuned_.params(input_set);
+    return device_.launch(candidate.kernel, candidate.launch, &params, sizeof params);
+}
+
 Result<Burst> AttentionBench::burst(const Candidate& candidate, const MeasurePolicy& policy,
                                     int launches) {
     const double cold_bytes = policy.cold_l2_factor * device_.info().target.l2_bytes;
     const auto wanted = static_cast<std::size_t>(std::ceil(cold_bytes / tuned_.input_set_bytes()));
     const std::size_t sets = std::clamp<std::size_t>(wanted, 1, tuned_.input_sets());
-    auto burst = stopwatch_->burst(launches, [&](int) {
-        const AttentionParams params = tuned_.params(next_set_++ % sets);
-        return device_.launch(candidate.kernel, candidate.launch, &params, sizeof params);
-    });
+    auto burst = stopwatch_->burst(launches,
+                                   [&](int) { return launch_once(candidate, next_set_++ % sets); });
     if (!burst) return burst;
     for (const double sample : burst->samples_us)
         if (sample > 1e3 * policy.max_launch_ms)
@@ -200,6 +204,11 @@ Result<std::vector<Timing>> AttentionBench::time_interleaved(std::span<const Can
     const std::size_t count = candidates.size();
     const int rounds = device_.info().emulated ? 1 : policy.max_bursts;
     std::vector<std::vector<Burst>> bursts(count);
+    for (const Candidate& candidate : candidates) {  // may have been loaded anew since its check
+        auto reserved = tuned_.reserve_workspace(device_, candidate.launch.workspace_bytes);
+        if (reserved) reserved = launch_once(candidate, 0);
+        if (!reserved) return reserved.error();
+    }
     for (int round = 0; round < rounds; ++round) {
         for (std::size_t i = 0; i < count; ++i) {
             const std::size_t turn = (round + i) % count;  // everybody comes first once

@@ -79,6 +79,14 @@ public:
           clock_(std::move(clock)),
           results_(std::move(results)) {}
 
+    /// Runs both probes once: a driver that loads code lazily may wait for the queue to drain
+    /// before a kernel's first launch, and a held queue does not.
+    Result<void> warm_up() {
+        set_flag(1);
+        auto done = fill_queue(0, {});
+        return done ? device_.synchronize() : done;
+    }
+
     Result<Burst> burst(int launches, const std::function<Result<void>(int)>& enqueue) override {
         auto reserved = events_.reserve(launches + 1);
         if (!reserved) return reserved.error();
@@ -101,9 +109,9 @@ private:
         const HoldParams hold{reinterpret_cast<const unsigned*>(device_.host_flag_device_ptr()),
                               results_.as<unsigned>() + 2, hold_timeout_ns};
         auto done = hold_.launch(1, hold);
-        if (done) done = device_.record(events_[0]);
         for (int i = 0; done && i < launches; ++i) {
-            done = enqueue(i);
+            if (i == 0) done = device_.record(events_[0]);
+            if (done) done = enqueue(i);
             if (done) done = device_.record(events_[i + 1]);
         }
         if (done) done = clock_.launch(1, ClockParams{results_.as<unsigned>(), clock_span_ns});
@@ -172,8 +180,11 @@ Result<std::unique_ptr<Stopwatch>> Stopwatch::create(Device& device, Compiler& c
     if (!clock) return clock.error();
     auto results = DeviceBuffer::allocate(device, 3 * sizeof(unsigned));
     if (!results) return results.error();
-    return std::unique_ptr<Stopwatch>(std::make_unique<HeldStopwatch>(
-        device, *std::move(hold), *std::move(clock), *std::move(results)));
+    auto held = std::make_unique<HeldStopwatch>(device, *std::move(hold), *std::move(clock),
+                                                *std::move(results));
+    auto warm = held->warm_up();
+    if (!warm) return warm.error();
+    return std::unique_ptr<Stopwatch>(std::move(held));
 }
 
 }  // namespace attune

@@ -34,7 +34,9 @@ public:
     static Result<std::unique_ptr<Stopwatch>> create(Device& device, Compiler& compiler);
     virtual ~Stopwatch() = default;
 
-    /// Calls `enqueue(i)` for i = 0 .. launches - 1 and times each; the first is thrown away. On a
+    /// Calls `enqueue(i)` for i = 0 .. launches - 1 and times each; the first is thrown away. The
+    /// kernels must have run before: where a driver loads code lazily, a first launch may wait for
+    /// the queue to drain, and it is held. On a
     /// device without a queue (the emulator) one launch is made and its estimate is the one sample.
     virtual Result<Burst> burst(int launches, const std::function<Result<void>(int)>& enqueue) = 0;
 };
