@@ -7,7 +7,6 @@
 #include <chrono>
 
 #include "generator/space.h"
-#include "runtime/attune.h"
 #include "tuner/search.h"
 #include "tuner/tune_trial.h"
 
@@ -248,7 +247,7 @@ private:
         record.candidates_timed = trial_.timed_count();
         record.toolchain = sweep_.pool->toolchain();
         record.driver = sweep_.bench.info().driver;
-        record.tool_version = attune_version();
+        record.tool_version = ATTUNE_VERSION;
         const std::time_t now = std::time(nullptr);
         record.created_utc = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(now));
     }
