@@ -103,9 +103,9 @@ TEST(Bench, a_wrong_lse_is_found) {
 
 TEST(Bench, what_only_ragged_lengths_show_is_found) {
     // The tuned lengths are multiples of the tile: only the ragged case has a tail to mask.
-    Rig rig("bf16.d64.full/b1.h1.kv1.q64.k64",
-            {{"return end > 0 ? end / tile_kv : 0;",
-              "return end > 0 ? (end + tile_kv - 1) / tile_kv : 0;"}});
+    Rig rig(
+        "bf16.d64.full/b1.h1.kv1.q64.k64",
+        {{"if (!causal) return seqlen_kv;", "if (!causal) return (seqlen_kv + 31) / 32 * 32;"}});
     const CheckResult result = rig.check();
     EXPECT_FALSE(result.ok);
     EXPECT_THAT(result.reason, HasSubstr("at b2.h2.kv2.q113.k203"));
