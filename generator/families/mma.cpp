@@ -12,7 +12,7 @@ enum Operand { in_shared = 0, in_registers = 1 };
 enum Partition { over_q = 0, over_kv = 1 };
 enum Grid { per_q_tile = 0, per_head = 1 };
 enum Guard { barrier = 0, mbarrier = 1 };
-enum Rescale { each_step = 0, when_moved = 1, normalised = 2 };
+enum Rescale { each_step = 0, when_moved = 1, normalised = 2, stale = 3, deferred = 4 };
 
 // Registers beside the accumulators: addresses, row statistics, operand fragments, loop state.
 constexpr int working_registers = 36;
@@ -75,11 +75,18 @@ std::vector<Axis> axes() {
          "a CTA per q-tile and head, or a CTA per head that loops over its q-tiles"},
         {"rescale",
          "rescale",
-         {each_step, when_moved, normalised},
-         {"each", "moved", "norm"},
+         {each_step, when_moved, normalised, stale, deferred},
+         {"each", "moved", "norm", "stale", "defer"},
          each_step,
          "O is rescaled each step, only when a row maximum moved by more than 2^8, or divided by "
-         "the row sum each step (FlashAttention-1)"},
+         "the row sum each step (FlashAttention-1); or no maximum is taken and row sums tell when "
+         "to rescale, looked at per 16 keys or once per tile"},
+        {"mix",
+         "mix",
+         {0, 1},
+         {"no", "yes"},
+         0,
+         "exp2 of 16 keys placed among the MMAs of the 16 before"},
         {"dir", "kv_forward", {0, 1}, {"back", "fwd"}, 0, "order of the kv tiles"},
         {"u", "unroll", {1, 2}, {}, 1, "kv steps per loop trip"},
         {"sec",
@@ -122,6 +129,11 @@ bool ring_works(const Signature&, const Config& c, const Target&) {
     return c["ring"] == barrier || (c["s"] >= 2 && c["grid"] == per_q_tile);
 }
 
+bool reference_is_set_early(const Signature& s, const Config& c, const Target&) {
+    if (c["rescale"] < stale) return true;
+    return c["mix"] == 1 && c["dir"] == 0 && (c["rescale"] == stale || s.dtype == DType::bf16);
+}
+
 bool sections_mean_something(const Signature& s, const Config& c, const Target&) {
     return c["sec"] == 0 || (c["grid"] == per_q_tile && s.mask == Mask::causal);
 }
@@ -152,6 +164,12 @@ std::vector<Constraint> constraints() {
          "mbarriers need two slots and one q-tile per CTA",
          {"s", "ring", "grid"},
          ring_works},
+        {"reference",
+         "a stale reference starts from an edge tile (kv backwards) and moves between blocks "
+         "(mix); "
+         "deferred needs bf16's range",
+         {"rescale", "mix", "dir"},
+         reference_is_set_early},
         {"order",
          "sections of heads need a causal mask and a CTA per q-tile",
          {"grid", "sec"},
@@ -163,19 +181,31 @@ Config make(std::string_view text) {
     return *Config::parse(text);
 }
 
-/// FlashAttention-2 (tile_q x tile_kv, warps) and FlashAttention-3's sm_8x table, by head_dim.
+/// FlashAttention-2 (tile_q x tile_kv, warps) and FlashAttention-3's sm_8x table, by head_dim; then
+/// what won on an H200 (docs/perf-notes.md).
 std::vector<Config> table_points(const Signature& s, const Target&) {
     struct Row {
         int up_to;  // the row serves head dims up to this
         std::vector<const char*> configs;
     };
     static const Row rows[] = {
-        {64, {"mma/q128.kv128.w4", "mma/q128.kv112.w4"}},
+        {64,
+         {"mma/q128.kv128.w4", "mma/q128.kv112.w4",
+          "mma/q128.kv64.w4.s4.ring=mbar.qop=reg.rescale=defer.mix=yes.c2",
+          "mma/q128.kv64.w4.s4.ring=mbar.qop=reg.rescale=stale.mix=yes.c2",
+          "mma/q256.kv64.w8.s4.ring=mbar.rescale=defer.mix=yes"}},
         {96, {"mma/q128.kv64.w4", "mma/q64.kv64.w4"}},
         {128,
-         {"mma/q128.kv64.w4", "mma/q128.kv32.w4", "mma/q64.kv64.w4", "mma/q128.kv128.w8.qop=reg"}},
+         {"mma/q128.kv64.w4", "mma/q128.kv32.w4", "mma/q64.kv64.w4", "mma/q128.kv128.w8.qop=reg",
+          "mma/q256.kv32.w8.s4.ring=mbar.rescale=defer.mix=yes",
+          "mma/q256.kv64.w8.s3.ring=mbar.rescale=stale.mix=yes",
+          "mma/q128.kv32.w4.s3.ring=mbar.rescale=defer.mix=yes.c2",
+          "mma/q128.kv32.w4.s3.ring=mbar.rescale=stale.mix=yes.c2"}},
         {192, {"mma/q128.kv64.w8", "mma/q128.kv96.w8.s2.qop=reg", "mma/q64.kv64.w4"}},
-        {256, {"mma/q128.kv64.w8", "mma/q64.kv64.w4", "mma/q128.kv96.w8"}},
+        {256,
+         {"mma/q128.kv64.w8", "mma/q64.kv64.w4", "mma/q128.kv96.w8",
+          "mma/q128.kv32.w8.s3.ring=mbar.qop=reg.rescale=defer.mix=yes",
+          "mma/q128.kv32.w8.s3.ring=mbar.qop=reg.rescale=stale.mix=yes"}},
     };
     std::vector<Config> points;
     for (const Row& row : rows) {
@@ -183,6 +213,9 @@ std::vector<Config> table_points(const Signature& s, const Target&) {
         for (const char* text : row.configs) points.push_back(make(text));
         break;
     }
+    if (s.mask == Mask::causal)
+        for (Config& point : points)
+            if (point["ring"] == mbarrier) point = point.with("sec", 32);
     return points;
 }
 

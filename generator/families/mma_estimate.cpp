@@ -18,6 +18,14 @@ constexpr double mma_share_of_peak = 0.78;
 constexpr double barrier_cycles = 120;
 constexpr double launch_us = 3;
 
+/// By the rescale axis: operations per score (scale, maximum or check, sum, conversion), and
+/// multiplications of each O element per step.
+struct SoftmaxCost {
+    double per_score, rescales;
+};
+constexpr SoftmaxCost softmax_costs[] = {{5, 1}, {5, 0.1}, {5, 2}, {4, 0.05}, {3, 0.05}};
+constexpr double mixed_share = 0.5;  // of softmax, when its exp2 issue among MMAs
+
 struct Step {
     double tensor, shared, softmax;  // cycles of one CTA's kv step on each unit
 };
@@ -34,10 +42,10 @@ Step step_cycles(const Problem& problem, const Config& c, const Target& t) {
     double bytes = warps * needs.keys_per_warp * d * 4;
     if (c["qop"] == 0) bytes += warps * needs.rows_per_warp * d * 2;
     step.shared = bytes / shared_bytes_per_cycle;
-    // Per score: scale, maximum, sum, conversion and masks' share; per rescale one multiply for
-    // each O element.
-    const double rescales = c["rescale"] == 0 ? 1 : c["rescale"] == 1 ? 0.1 : 2;
-    step.softmax = q * kv / exp2_per_cycle + (5 * q * kv + rescales * q * d) / fp32_per_cycle;
+    const SoftmaxCost& cost = softmax_costs[c["rescale"]];
+    step.softmax = q * kv / exp2_per_cycle +
+                   (cost.per_score * q * kv + cost.rescales * q * d) / fp32_per_cycle;
+    if (c["mix"] == 1) step.softmax *= mixed_share;
     return step;
 }
 
@@ -62,7 +70,9 @@ double mma_estimate_us(const Problem& problem, const Config& c, const Target& t)
     const double busiest = std::max({step.tensor, step.shared, step.softmax});
     const double rest = step.tensor + step.shared + step.softmax - busiest;
     const double warps_per_scheduler = resident * c["w"] / 4.0;
-    const double meetings = c["ring"] == 1 ? 0.3 : c["s"] == 1 ? 2 : 1;
+    // A warp waits for the others twice a step, once with pairs loaded ahead, and rarely where full
+    // and empty slots let it run ahead of them.
+    const double meetings = c["ring"] == 1 ? (c["s"] == 2 ? 0.5 : 0.1) : c["s"] == 1 ? 2 : 1;
     const double barriers = meetings * barrier_cycles / resident;
     const double penalty = 1 + 0.002 * (c["dir"] + c["u"] - 1);  // ties go to the plain form
     const double cycles =

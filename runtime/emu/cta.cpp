@@ -60,6 +60,7 @@ std::optional<std::string> CtaRunner::run(int cta) {
     cta_ = cta;
     ticks_ = 0;
     at_cta_sync_ = exited_ = 0;
+    votes_ = false;
     random_ = (std::uint64_t(grid_.options.seed) << 32) + static_cast<std::uint32_t>(cta);
     fault_.reset();
     shared_.poison();
@@ -162,11 +163,18 @@ void CtaRunner::cta_sync() {
         return;
     }
     at_cta_sync_ = 0;
+    vote_any_ = std::exchange(votes_, false);
     ++counts_.barriers;
     if (grid_.options.detect_races) clocks_.join(0, grid_.threads);
     for (int t = 0; t < grid_.threads; ++t) make_ready(t);
     for (Warp& warp : warps_) counts_.bank_conflicts += warp.log.flush();
     go_to(any_ready_thread());
+}
+
+bool CtaRunner::cta_any(bool vote) {
+    votes_ = votes_ || vote;
+    cta_sync();
+    return vote_any_;
 }
 
 void CtaRunner::collective(Collective what, const LaneArguments& arguments) {

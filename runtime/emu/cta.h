@@ -66,6 +66,7 @@ public:
     void count_exp2() { ++counts_.exp2; }
 
     void cta_sync();
+    bool cta_any(bool vote);
     void collective(Collective what, const LaneArguments& arguments);
 
     void load_shared(void* to, SharedAddress at, int bytes, const void* site);
@@ -149,6 +150,8 @@ private:
     int cta_ = 0;
     int self_ = 0;  // the thread that runs
     int at_cta_sync_ = 0;
+    bool votes_ = false;     // of the cta_any that gathers
+    bool vote_any_ = false;  // of the last one that has gathered
     int exited_ = 0;
     std::uint64_t random_ = 0;
     std::uint64_t ticks_ = 0;

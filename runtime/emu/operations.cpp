@@ -25,6 +25,9 @@ int cta_count() {
 void cta_sync() {
     cta().cta_sync();
 }
+bool cta_any(bool vote) {
+    return cta().cta_any(vote);
+}
 void warp_sync() {
     cta().collective(Collective::warp_sync, {});
 }
@@ -113,6 +116,7 @@ const Operations& operations() {
         .cta_index = cta_index,
         .cta_count = cta_count,
         .cta_sync = cta_sync,
+        .cta_any = cta_any,
         .warp_sync = warp_sync,
         .shuffle = shuffle,
         .vote_any = vote<Collective::vote_any>,

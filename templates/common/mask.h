@@ -22,10 +22,11 @@ struct KeyMask {
         const int end = key_end(last_query);
         return end > 0 ? (end + tile_kv - 1) / tile_kv : 0;
     }
-    /// Leading kv tiles every key of which every row from first_query on attends.
+    /// Leading kv tiles that every row from first_query on attends whole, less the one that holds
+    /// the last key of first_query: the tiles after them hold a key of every such row.
     ATTUNE_DEVICE int whole_tiles(int first_query, int tile_kv) const {
         const int end = key_end(first_query);
-        return end > 0 ? end / tile_kv : 0;
+        return end > 0 ? (end - 1) / tile_kv : 0;
     }
 };
 

@@ -1,13 +1,13 @@
 // Online softmax over rows held in m16n8 accumulator fragments: element [b][n][e] of a thread is
 // row 16 b + lane/4 + 8 (e/2), column 8 n + 2 (lane%4) + e%2. Scores enter exp2 with the scale
-// folded in.
+// folded in. A tile goes through begin_tile(), then block by block of 16 columns through block().
 #pragma once
 
 #include "target.h"
 
 namespace attune {
 
-enum class Rescale { each_step = 0, when_moved = 1, normalised = 2 };
+enum class Rescale { each_step = 0, when_moved = 1, normalised = 2, stale = 3, deferred = 4 };
 
 /// Reduces over the four lanes that share a row.
 ATTUNE_DEVICE float quad_max(float v) {
@@ -19,60 +19,136 @@ ATTUNE_DEVICE float quad_sum(float v) {
     return v + shuffle_xor(v, 2);
 }
 
-/// each_step: the reference is the running maximum, O follows it every step.
-/// when_moved: the reference stays until a row maximum passes it by more than 2^8; exact up to
-/// rounding, since P, its
-///             sum and O share the reference (P <= 2^8 is far inside fp16's range).
+/// What is subtracted from a row's scores is its reference; P, its sum and O share it, so that any
+/// reference is exact up to rounding as long as nothing overflows.
+/// each_step:  the running maximum; O follows it every step.
+/// when_moved: stays until a tile's maximum passes it by more than 2^8.
 /// normalised: as each_step, and O is divided by the running sum every step (FlashAttention-1).
+/// stale:      no maximum is taken. A block whose sum shows that some P grew past `block_limit` is
+///             done again with the reference raised to its maximum.
+/// deferred:   as stale on edge tiles. Elsewhere the running sum is looked at once per tile, when
+///             the tile is through: bf16's range lets P grow meanwhile. Past `lost_limit` the sum
+///             becomes NaN, overflowed() tells, and the q-tile is done again as stale.
 template <Rescale rescale, int m_blocks>
 struct OnlineSoftmax {
-    static constexpr float moved_by = 8.0f;  // log2
+    static constexpr float moved_by = 8.0f;              // log2
+    static constexpr float block_limit = 1024.0f;        // P <= block sum: far inside fp16's range
+    static constexpr float shift_limit = 1.0995116e12f;  // 2^40
+    static constexpr float lost_limit = 1.2089258e24f;   // 2^80: times |V| < 2^40 O stays finite
+    static constexpr bool exact = rescale != Rescale::stale && rescale != Rescale::deferred;
+    static constexpr float unset = -1e30f;  // below every score, and exp2(unset - unset) is 1
 
-    float reference[m_blocks]
-                   [2];  // what is subtracted, in log2 units; -inf before the first attended key
-    float sum[m_blocks]
-             [2];  // of exp2(score - reference): this thread's columns, whole row if normalised
+    float reference[m_blocks][2];  // log2 units
+    float sum[m_blocks][2];        // of exp2(score - reference) over this thread's columns
     float scale_log2;
 
-    ATTUNE_DEVICE explicit OnlineSoftmax(float scale) : scale_log2(scale) {
+    ATTUNE_DEVICE explicit OnlineSoftmax(float scale) : scale_log2(scale) { reset(); }
+
+    ATTUNE_DEVICE void reset() {
         ATTUNE_UNROLL
         for (int i = 0; i < 2 * m_blocks; ++i) {
-            reference[i / 2][i % 2] = -infinity();
+            reference[i / 2][i % 2] = unset;
             sum[i / 2][i % 2] = 0;
         }
     }
 
-    /// Turns scores into P in place and brings O to the new reference.
-    template <int n_tiles, int d_tiles>
-    ATTUNE_DEVICE void step(float (&s)[m_blocks][n_tiles][4], float (&o)[m_blocks][d_tiles][4]) {
-        float top[m_blocks][2];
-        bool moved = false;
+    /// Brings references and O in order for a tile of scores. `edge`: every block will be checked.
+    template <bool edge, int n_tiles, int d_tiles>
+    ATTUNE_DEVICE void begin_tile(const float (&s)[m_blocks][n_tiles][4],
+                                  float (&o)[m_blocks][d_tiles][4]) {
+        if constexpr (exact) {
+            float top[m_blocks][2];
+            bool moved = rescale != Rescale::when_moved;
+            ATTUNE_UNROLL
+            for (int i = 0; i < 2 * m_blocks; ++i) {
+                const int b = i / 2, half = i % 2;
+                top[b][half] = row_max(s[b], half, 0, n_tiles) * scale_log2;
+                moved = moved || top[b][half] > reference[b][half] + moved_by;
+            }
+            if (rescale != Rescale::when_moved || warp_any(moved)) raise(top, o);
+        } else if constexpr (rescale == Rescale::deferred && !edge) {
+            bool large = false;
+            ATTUNE_UNROLL
+            for (int i = 0; i < 2 * m_blocks; ++i)
+                large = large || !(sum[i / 2][i % 2] <= shift_limit);
+            if (warp_any(large)) shift(o);
+        }
+    }
+
+    /// P of 16 columns, and this thread's row sums: of the block where it will be checked, else of
+    /// all columns so far.
+    struct Block {
+        float p[m_blocks][2][4];
+        float sum[m_blocks][2];
+    };
+    template <bool edge>
+    static constexpr bool checked = !exact && (edge || rescale == Rescale::stale);
+
+    template <bool edge>
+    ATTUNE_DEVICE Block open() const {
+        Block block;
+        ATTUNE_UNROLL
+        for (int i = 0; i < 2 * m_blocks; ++i)
+            block.sum[i / 2][i % 2] = checked<edge> ? 0.0f : sum[i / 2][i % 2];
+        return block;
+    }
+
+    /// P of columns 16 block .. 16 block + 15. `part` of `parts` does its share of the elements, so
+    /// that they can be placed among other instructions.
+    template <int n_tiles>
+    ATTUNE_DEVICE void exponentiate(Block& out, const float (&s)[m_blocks][n_tiles][4], int block,
+                                    int part = 0, int parts = 1) const {
+        constexpr int elements = 8 * m_blocks;
+        ATTUNE_UNROLL
+        for (int i = 0; i < elements; ++i) {
+            if (i * parts / elements != part) continue;
+            const int b = i / 8, n = i / 4 % 2, e = i % 4;
+            const float x = fma_rn(s[b][2 * block + n][e], scale_log2, -reference[b][e / 2]);
+            out.p[b][n][e] = exp2_approx(x);
+            out.sum[b][e / 2] += out.p[b][n][e];
+        }
+    }
+
+    /// The block is complete: takes its sums. Where it is checked, P that grew too far is made
+    /// again with a reference raised to the block's maximum.
+    template <bool edge, int n_tiles, int d_tiles>
+    ATTUNE_DEVICE void close(Block& block, const float (&s)[m_blocks][n_tiles][4], int index,
+                             float (&o)[m_blocks][d_tiles][4]) {
+        if constexpr (checked<edge>) {
+            bool grown = false;
+            ATTUNE_UNROLL
+            for (int i = 0; i < 2 * m_blocks; ++i)
+                grown = grown || !(block.sum[i / 2][i % 2] <= block_limit);
+            if (warp_any(grown)) redo(block, s, index, o);
+        }
         ATTUNE_UNROLL
         for (int i = 0; i < 2 * m_blocks; ++i) {
-            const int b = i / 2, half = i % 2;
-            top[b][half] = row_max(s[b], half) * scale_log2;
-            moved = moved || top[b][half] > reference[b][half] + moved_by;
+            const float before = checked<edge> ? sum[i / 2][i % 2] : 0.0f;
+            sum[i / 2][i % 2] = before + block.sum[i / 2][i % 2];
         }
-        if (rescale != Rescale::when_moved || warp_any(moved)) raise(top, o);
-        ATTUNE_UNROLL
-        for (int i = 0; i < 2 * m_blocks; ++i) exponentiate(s[i / 2], i / 2, i % 2);
     }
 
     template <int d_tiles>
     ATTUNE_DEVICE void after_pv(float (&o)[m_blocks][d_tiles][4]) {
         if (rescale == Rescale::normalised)
-            scale_rows(o, [&](int b, int half) { return reciprocal(sum[b][half]); });
+            scale_rows(o, [&](int b, int half) { return reciprocal(quad_sum(sum[b][half])); });
+    }
+
+    /// Some row's sum was lost (deferred), or is NaN.
+    ATTUNE_DEVICE bool overflowed() const {
+        bool lost = false;
+        ATTUNE_UNROLL
+        for (int i = 0; i < 2 * m_blocks; ++i) lost = lost || !(sum[i / 2][i % 2] < lost_limit);
+        return lost;
     }
 
     /// Makes `sum` whole rows and O what divided by it is the answer.
     template <int d_tiles>
     ATTUNE_DEVICE void finish(float (&o)[m_blocks][d_tiles][4]) {
-        if (rescale == Rescale::normalised) {
+        ATTUNE_UNROLL
+        for (int i = 0; i < 2 * m_blocks; ++i) sum[i / 2][i % 2] = quad_sum(sum[i / 2][i % 2]);
+        if (rescale == Rescale::normalised)
             scale_rows(o, [&](int b, int half) { return sum[b][half]; });
-        } else {
-            ATTUNE_UNROLL
-            for (int i = 0; i < 2 * m_blocks; ++i) sum[i / 2][i % 2] = quad_sum(sum[i / 2][i % 2]);
-        }
     }
 
     /// 1/x, and 0 for the sum of a row that attends nothing; NaN stays NaN.
@@ -86,10 +162,10 @@ struct OnlineSoftmax {
 
 private:
     template <int n_tiles>
-    ATTUNE_DEVICE static float row_max(const float (&s)[n_tiles][4], int half) {
+    ATTUNE_DEVICE static float row_max(const float (&s)[n_tiles][4], int half, int from, int to) {
         float top = -infinity();
         ATTUNE_UNROLL
-        for (int n = 0; n < n_tiles; ++n)
+        for (int n = from; n < to; ++n)
             top = max_f32(top, max_f32(s[n][2 * half], s[n][2 * half + 1]));
         return quad_max(top);
     }
@@ -103,29 +179,42 @@ private:
             const float before = reference[b][half];
             const float now = max_f32(before, top[b][half]);
             reference[b][half] = now;
-            const float shrink = exp2_approx(before - finite(now));
+            const float shrink = exp2_approx(before - now);
             factor[b][half] = shrink;
-            if (rescale == Rescale::normalised) factor[b][half] *= sum[b][half];
+            if (rescale == Rescale::normalised) factor[b][half] *= quad_sum(sum[b][half]);
             sum[b][half] *= shrink;
         }
         scale_rows(o, [&](int b, int half) { return factor[b][half]; });
     }
 
-    template <int n_tiles>
-    ATTUNE_DEVICE void exponentiate(float (&s)[n_tiles][4], int b, int half) {
-        const float subtract = -finite(reference[b][half]);
-        float part = 0;
+    template <int n_tiles, int d_tiles>
+    ATTUNE_DEVICE void redo(Block& block, const float (&s)[m_blocks][n_tiles][4], int index,
+                            float (&o)[m_blocks][d_tiles][4]) {
+        float top[m_blocks][2];
         ATTUNE_UNROLL
-        for (int n = 0; n < n_tiles; ++n) {
-            ATTUNE_UNROLL
-            for (int e = 2 * half; e < 2 * half + 2; ++e) {
-                s[n][e] = exp2_approx(fma_rn(s[n][e], scale_log2, subtract));
-                part += s[n][e];
-            }
-        }
-        if (rescale == Rescale::normalised) part = quad_sum(part);
-        sum[b][half] += part;
+        for (int i = 0; i < 2 * m_blocks; ++i)
+            top[i / 2][i % 2] = row_max(s[i / 2], i % 2, 2 * index, 2 * index + 2) * scale_log2;
+        raise(top, o);
+        block = open<true>();
+        exponentiate(block, s, index);
     }
+
+    /// Rows with large sums get them back near 1.
+    template <int d_tiles>
+    ATTUNE_DEVICE void shift(float (&o)[m_blocks][d_tiles][4]) {
+        float factor[m_blocks][2];
+        ATTUNE_UNROLL
+        for (int i = 0; i < 2 * m_blocks; ++i) {
+            const int b = i / 2, half = i % 2;
+            const float top = quad_max(sum[b][half]);
+            const float by = top > shift_limit ? log2_approx(top) : 0.0f;
+            factor[b][half] = exp2_approx(-by);
+            reference[b][half] += by;
+            sum[b][half] = sum[b][half] < lost_limit ? sum[b][half] * factor[b][half] : lost();
+        }
+        scale_rows(o, [&](int b, int half) { return factor[b][half]; });
+    }
+    ATTUNE_DEVICE static float lost() { return infinity() - infinity(); }
 
     template <int d_tiles, class Factor>
     ATTUNE_DEVICE static void scale_rows(float (&o)[m_blocks][d_tiles][4], Factor factor) {
@@ -140,11 +229,6 @@ private:
                 o[b][d][3] *= lower;
             }
         }
-    }
-
-    /// -inf - -inf would be NaN: a row without an attended key subtracts 0.
-    ATTUNE_DEVICE static float finite(float reference) {
-        return reference == -infinity() ? 0.0f : reference;
     }
 };
 

@@ -32,22 +32,20 @@ public:
         const int whole = min_int(mask_.whole_tiles(first_row_, V::tile_kv), tiles);
 
         const int kv_head = work_.head / (p_.heads_q / p_.heads_kv);
-        const KvLoader<V> loader{shared_,
-                                 {p_.k, offset(p_.k_strides, kv_head), p_.k_strides.row},
-                                 {p_.v, offset(p_.v_strides, kv_head), p_.v_strides.row},
-                                 tiles,
-                                 p_.seqlen_kv};
+        KvLoader<V> loader(shared_, {p_.k, offset(p_.k_strides, kv_head), p_.k_strides.row},
+                           {p_.v, offset(p_.v_strides, kv_head), p_.v_strides.row}, tiles,
+                           p_.seqlen_kv);
         Ring ring(loader);
         QOperandOf<V> q;
         typename L::Softmax softmax(p_.scale_log2);
-        typename L::Output o = {};
+        typename L::Output o;
+        clear(o);
 
         if (tiles > 0) {
             load_q(q);
             ring.start();
         }
-        // Only tiles that cross a row's key end look at single scores: the last ones of the row
-        // range.
+        // Only edge tiles look at single scores: the last ones of the row range, at least one.
         if (V::kv_forward) {
             steps<false>(0, whole, loader, ring, q, softmax, o);
             steps<true>(whole, tiles, loader, ring, q, softmax, o);
@@ -55,28 +53,48 @@ public:
             steps<true>(0, tiles - whole, loader, ring, q, softmax, o);
             steps<false>(tiles - whole, tiles, loader, ring, q, softmax, o);
         }
+        if constexpr (V::rescale == static_cast<int>(Rescale::deferred)) {
+            if (cta_any(softmax.overflowed())) {
+                softmax.reset();
+                clear(o);
+                loader.rewind();
+                ring.start();
+                steps<true>(0, tiles, loader, ring, q, softmax, o);
+            }
+        }
         softmax.finish(o);
         store(o, softmax);
     }
 
 private:
-    template <bool masked>
+    template <bool edge>
     ATTUNE_DEVICE void steps(int from, int to, const KvLoader<V>& loader, Ring& ring,
                              const QOperandOf<V>& q, typename L::Softmax& softmax,
                              typename L::Output& o) {
         ATTUNE_UNROLL_N(V::unroll)
         for (int step = from; step < to; ++step) {
-            typename L::Scores s;
-            multiply_qk<V>(s, q, ring.wait_k(step));
-            const SharedAddress v_tile = ring.wait_v(step);
-            if (masked)
-                mask_scores<V>(s, mask_, first_row_ + L::warp_row(),
-                               loader.tile(step) * V::tile_kv + L::warp_key());
-            softmax.step(s, o);
-            multiply_pv<V>(o, s, v_tile);
-            softmax.after_pv(o);
+            const SharedAddress k_tile = ring.template wait_k<edge>(step);
+            const int first_key = loader.tile(step) * V::tile_kv + L::warp_key();
+            const int first_query = first_row_ + L::warp_row();
+            if (edge && first_key >= mask_.key_end(first_query + L::rows_per_warp - 1)) {
+                ring.template wait_v<edge>(step);  // nothing here for this warp's rows
+            } else {
+                typename L::Scores s;
+                multiply_qk<V>(s, q, k_tile);
+                const SharedAddress v_tile = ring.template wait_v<edge>(step);
+                if (edge) mask_scores<V>(s, mask_, first_query, first_key);
+                softmax.template begin_tile<edge>(s, o);
+                softmax_pv<V, edge>(o, s, softmax, v_tile);
+                softmax.after_pv(o);
+            }
             ring.release();
         }
+    }
+
+    ATTUNE_DEVICE static void clear(typename L::Output& o) {
+        ATTUNE_UNROLL
+        for (int i = 0; i < L::m_blocks * L::d_tiles * 4; ++i)
+            o[i / (L::d_tiles * 4)][i / 4 % L::d_tiles][i % 4] = 0;
     }
 
     ATTUNE_DEVICE void load_q(QOperandOf<V>& q) const {
@@ -84,8 +102,9 @@ private:
         if constexpr (V::q_operand == q_in_registers) {
             q.read_global(p_.q, start, p_.q_strides.row, first_row_, p_.seqlen_q);
         } else {
-            const typename L::Copier copier(p_.q, start, p_.q_strides.row);
-            copier.template copy<V::tile_q>(shared_, first_row_, p_.seqlen_q);
+            typename L::Copier copier(p_.q, start, p_.q_strides.row);
+            copier.move(first_row_);
+            copier.template copy<V::tile_q, false>(shared_, p_.seqlen_q - first_row_);
             q.use_shared(shared_);
         }
     }

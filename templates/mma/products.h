@@ -1,7 +1,7 @@
-// S = Q K^T and O += P V by mma.m16n8k16, operands from swizzled shared memory by ldmatrix.
-// Fragment layouts: PTX ISA, "Matrix fragments for mma.m16n8k16". A thread's accumulators of two
-// neighbouring n-tiles are, packed in pairs, exactly its A fragment of the next product: P needs no
-// shuffle.
+// S = Q K^T, P = exp2(S) and O += P V by mma.m16n8k16, operands from swizzled shared memory by
+// ldmatrix. Fragment layouts: PTX ISA, "Matrix fragments for mma.m16n8k16". A thread's accumulators
+// of two neighbouring n-tiles are, packed in pairs, exactly its A fragment of the next product: P
+// needs no shuffle.
 #pragma once
 
 #include "templates/mma/layout.h"
@@ -82,30 +82,52 @@ ATTUNE_DEVICE void multiply_qk(typename Layout<V>::Scores& s, const QOperandOf<V
     }
 }
 
+/// P as A fragments of one 16-key step.
 template <class V>
-ATTUNE_DEVICE void multiply_pv(typename Layout<V>::Output& o, const typename Layout<V>::Scores& p,
-                               SharedAddress v_tile) {
+ATTUNE_DEVICE void pack(unsigned (&a)[Layout<V>::m_blocks][4],
+                        const typename Layout<V>::Softmax::Block& block) {
+    ATTUNE_UNROLL
+    for (int i = 0; i < Layout<V>::m_blocks * 4; ++i) {
+        const float(&pair)[4] = block.p[i / 4][i % 4 / 2];
+        a[i / 4][i % 4] =
+            pack2(pair[2 * (i % 2)], pair[2 * (i % 2) + 1], typename Layout<V>::Element{});
+    }
+}
+
+/// P = exp2(S) and O += P V, 16 keys at a time. V::mix places the exp2 of a block among the MMAs of
+/// the one before; without it the softmax of the whole tile comes first.
+template <class V, bool edge>
+ATTUNE_DEVICE void softmax_pv(typename Layout<V>::Output& o, const typename Layout<V>::Scores& s,
+                              typename Layout<V>::Softmax& softmax, SharedAddress v_tile) {
     using L = Layout<V>;
-    using Element = typename L::Element;
     const int lane = lane_index();
     const SharedAddress values = L::Tile::at(v_tile, L::warp_key() + lane % 16, lane / 16);
+    unsigned a[L::key_steps][L::m_blocks][4];
+    ATTUNE_UNROLL
+    for (int step = 0; step < (V::mix ? 1 : L::key_steps); ++step) {
+        auto block = softmax.template open<edge>();
+        softmax.exponentiate(block, s, step);
+        softmax.template close<edge>(block, s, step, o);
+        pack<V>(a[step], block);
+    }
     ATTUNE_UNROLL
     for (int step = 0; step < L::key_steps; ++step) {
-        unsigned a[L::m_blocks][4];
-        ATTUNE_UNROLL
-        for (int i = 0; i < L::m_blocks * 4; ++i) {
-            const float(&pair)[4] = p[i / 4][2 * step + i % 4 / 2];
-            a[i / 4][i % 4] = pack2(pair[2 * (i % 2)], pair[2 * (i % 2) + 1], Element{});
-        }
+        const bool mixed = V::mix && step + 1 < L::key_steps;
+        auto next = softmax.template open<edge>();
         ATTUNE_UNROLL
         for (int d = 0; d < L::d_tiles; d += 2) {
             unsigned b[4];
             ldmatrix_x4_trans(b, L::Tile::advance(values + step * 16 * L::Tile::row_bytes, d / 2));
             ATTUNE_UNROLL
             for (int m = 0; m < L::m_blocks; ++m) {
-                mma_m16n8k16(o[m][d], a[m], b[0], b[1], Element{});
-                mma_m16n8k16(o[m][d + 1], a[m], b[2], b[3], Element{});
+                mma_m16n8k16(o[m][d], a[step][m], b[0], b[1], typename L::Element{});
+                mma_m16n8k16(o[m][d + 1], a[step][m], b[2], b[3], typename L::Element{});
             }
+            if (mixed) softmax.exponentiate(next, s, step + 1, d / 2, L::d_tiles / 2);
+        }
+        if (mixed) {
+            softmax.template close<edge>(next, s, step + 1, o);
+            pack<V>(a[step + 1], next);
         }
     }
 }

@@ -48,6 +48,9 @@ ATTUNE_DEVICE int cta_count() {
 ATTUNE_DEVICE void cta_sync() {
     __syncthreads();
 }
+ATTUNE_DEVICE bool cta_any(bool vote) {
+    return __syncthreads_or(vote);
+}
 ATTUNE_DEVICE void warp_sync() {
     __syncwarp();
 }

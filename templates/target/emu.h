@@ -59,6 +59,9 @@ ATTUNE_DEVICE int cta_count() {
 ATTUNE_DEVICE void cta_sync() {
     emu::operations->cta_sync();
 }
+ATTUNE_DEVICE bool cta_any(bool vote) {
+    return emu::operations->cta_any(vote);
+}
 ATTUNE_DEVICE void warp_sync() {
     emu::operations->warp_sync();
 }

@@ -17,6 +17,7 @@ struct Operations {
     int (*cta_count)();
 
     void (*cta_sync)();
+    bool (*cta_any)(bool vote);
     void (*warp_sync)();
     unsigned (*shuffle)(unsigned value, int lane);
     bool (*vote_any)(bool vote);
@@ -47,7 +48,7 @@ struct Operations {
     unsigned long long (*ticks)();
 };
 
-constexpr int abi_version = 1;
+constexpr int abi_version = 2;
 
 struct KernelObject {
     int abi_version;
