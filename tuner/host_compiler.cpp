@@ -112,8 +112,9 @@ Result<void> HostCompiler::write_sources(const fs::path& folder, const Source& s
     return write_file(folder / "kernel.cpp", source.text);
 }
 
-/// Every arch is emulated, so `arch` does not matter. -O1: a kernel is compiled far longer than it
-/// runs. No contraction: a product and a sum are rounded as the kernel writes them.
+/// Every arch is emulated, so `arch` does not matter. -O0: what a kernel does is calls into the
+/// emulator, so optimising it costs more time than it saves. No contraction: a product and a sum
+/// are rounded as the kernel writes them.
 Result<Binary> HostCompiler::compile(const Source& source, const std::string&) {
     const auto start = std::chrono::steady_clock::now();
     const TemporaryFolder folder;
@@ -125,7 +126,7 @@ Result<Binary> HostCompiler::compile(const Source& source, const std::string&) {
         return written.error();
     const fs::path object = folder.path() / "kernel.so", log = folder.path() / "log";
     const int status = run(
-        {program_, "-std=c++20", "-O1", "-shared", "-fPIC", "-fvisibility=hidden",
+        {program_, "-std=c++20", "-O0", "-shared", "-fPIC", "-fvisibility=hidden",
          "-fno-exceptions", "-fno-rtti", "-ffp-contract=off", "-w", "-I", folder.path().string(),
          (folder.path() / "kernel.cpp").string(), "-o", object.string()},
         log);

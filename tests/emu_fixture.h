@@ -1,0 +1,86 @@
+// Tiny kernels on the emulator, written as source text.
+#pragma once
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "runtime/emu/emu.h"
+#include "tuner/compiler.h"
+
+namespace attune {
+
+/// What the kernels here are handed, as `p`.
+struct EmuParams {
+    const void* in;
+    void* out;
+};
+
+class EmuTest : public testing::Test {
+protected:
+    void SetUp() override {
+        auto opened = open_emulator("h200");
+        ASSERT_TRUE(opened) << opened.error().text();
+        device = std::move(*opened);
+    }
+
+    static Result<Binary> compile(const std::string& body) {
+        auto compiler = open_host_compiler();
+        if (!compiler) return compiler.error();
+        Source source;
+        source.entry = "attune_kernel";
+        source.text =
+            "#include \"target.h\"\n"
+            "namespace attune {\n"
+            "struct Params { const void* in; void* out; };\n"
+            "ATTUNE_DEVICE void body(const Params& p) {\n"
+            "const int thread = thread_index(), lane = lane_index(), warp = warp_index();\n"
+            "const SharedAddress shared = shared_base();\n"
+            "auto* in = static_cast<const unsigned*>(p.in);\n"
+            "auto* out = static_cast<unsigned*>(p.out);\n"
+            "(void)thread, (void)lane, (void)warp, (void)shared, (void)in, (void)out;\n" +
+            body +
+            "\n}\n}\n"
+            "ATTUNE_KERNEL(attune_kernel, 1024, 1, attune::Params, p) { attune::body(p); }\n";
+        return (*compiler)->compile(source, "sm_80");
+    }
+
+    /// Runs `body` with `in` as its input words and brings back `out_words` of output.
+    Result<void> run(const std::string& body, int threads, const std::vector<std::uint32_t>& in,
+                     std::size_t out_words, int ctas = 1, int shared_bytes = 4096) {
+        const Result<Binary> binary = compile(body);
+        if (!binary) return binary.error();
+        const auto kernel = device->load(binary->bytes, binary->entry, shared_bytes);
+        if (!kernel) return kernel.error();
+        const DevicePtr input = *device->allocate(4 * in.size());
+        const DevicePtr output = *device->allocate(4 * out_words);
+        EXPECT_TRUE(device->copy_to_device(input, in.data(), 4 * in.size()));
+        const EmuParams params{reinterpret_cast<void*>(input), reinterpret_cast<void*>(output)};
+        const Launch launch{static_cast<std::uint32_t>(ctas), static_cast<std::uint32_t>(threads),
+                            static_cast<std::uint32_t>(shared_bytes), 0};
+        const Result<void> ran = device->launch(*kernel, launch, &params, sizeof params);
+        out.assign(out_words, 0);
+        EXPECT_TRUE(device->copy_to_host(out.data(), output, 4 * out_words));
+        EXPECT_TRUE(device->release(input));
+        EXPECT_TRUE(device->release(output));
+        EXPECT_TRUE(device->unload(*kernel));
+        return ran;
+    }
+
+    /// The text of the error that `body` must end with.
+    std::string fault(const std::string& body, int threads = 64, int shared_bytes = 4096) {
+        const Result<void> ran =
+            run(body, threads, std::vector<std::uint32_t>(64), 64, 1, shared_bytes);
+        if (ran) return "no error";
+        EXPECT_EQ(ran.error().code, Code::device_error) << ran.error().text();
+        return ran.error().text();
+    }
+
+    std::unique_ptr<EmuDevice> device;
+    std::vector<std::uint32_t> out;  // of the latest run
+};
+
+}  // namespace attune
