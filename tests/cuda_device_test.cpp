@@ -1,14 +1,12 @@
 // The CUDA device and the held stopwatch over a fake driver: no GPU needed.
-#include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
-#include <functional>
 
 #include "runtime/device.h"
 #include "templates/probe/params.h"
-#include "tests/fake_libcuda.h"
+#include "tests/fake_cuda.h"
 #include "tuner/measure.h"
 
 namespace attune {
@@ -17,25 +15,6 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
-
-class FakeCuda : public testing::Test {
-protected:
-    void SetUp() override {
-        setenv("ATTUNE_LIBCUDA", ATTUNE_FAKE_LIBCUDA, 1);
-        void* library = dlopen(ATTUNE_FAKE_LIBCUDA, RTLD_NOW | RTLD_NODELETE);
-        ASSERT_NE(library, nullptr) << dlerror();
-        fake = reinterpret_cast<FakeControl* (*)()>(dlsym(library, "fake_control"))();
-        *fake = FakeControl{};
-    }
-    void TearDown() override { unsetenv("ATTUNE_LIBCUDA"); }
-    void forget_calls() {
-        fake->calls = 0;
-        fake->log[0] = '\0';
-    }
-    FakeControl* fake = nullptr;
-};
-
-const std::vector<std::byte> binary(64);
 
 TEST_F(FakeCuda, describes_the_gpu_as_it_is_asked) {
     auto opened = open_cuda_device(0);
@@ -71,7 +50,7 @@ Result<void> use(Device& device) {
     if (done) done = device.fill(*memory, 0xabcd1234, sizeof words);
     if (done) done = device.copy_to_host(words, *memory, sizeof words);
     if (done && words[15] != 0xabcd1234) done = Error{Code::internal, "no fill", ""};
-    auto kernel = device.load(binary, "attune_kernel", 98304);
+    auto kernel = device.load(any_binary(), "attune_kernel", 98304);
     if (done && !kernel) done = kernel.error();
     int params = 7;
     if (done) done = device.launch(*kernel, Launch{3, 128, 98304, 0}, &params, sizeof params);
@@ -139,7 +118,7 @@ TEST_F(FakeCuda, each_call_that_fails_is_an_error_and_leaks_nothing) {
 TEST_F(FakeCuda, a_launch_only_binds_launches_and_unbinds) {
     // Nothing else is legal inside a stream capture.
     auto device = open_cuda_device(0);
-    auto kernel = (*device)->load(binary, "attune_kernel", 0);
+    auto kernel = (*device)->load(any_binary(), "attune_kernel", 0);
     ASSERT_TRUE(kernel);
     FakeLaunch seen{};
     fake->user = &seen;
@@ -187,7 +166,7 @@ TEST_F(FakeCuda, results_map_to_codes) {
 TEST_F(FakeCuda, an_entry_that_is_not_there_unloads_the_module) {
     auto device = open_cuda_device(0);
     const int before = fake->live;
-    auto kernel = (*device)->load(binary, "no_such_kernel", 0);
+    auto kernel = (*device)->load(any_binary(), "no_such_kernel", 0);
     ASSERT_FALSE(kernel);
     EXPECT_EQ(kernel.error().code, Code::not_found);
     EXPECT_EQ(fake->live, before);
@@ -197,7 +176,7 @@ TEST_F(FakeCuda, an_entry_that_is_not_there_unloads_the_module) {
 TEST_F(FakeCuda, modules_left_loaded_go_with_the_device) {
     {
         auto device = open_cuda_device(0);
-        ASSERT_TRUE((*device)->load(binary, "attune_kernel", 0));
+        ASSERT_TRUE((*device)->load(any_binary(), "attune_kernel", 0));
     }
     EXPECT_EQ(fake->live, 0);
 }
@@ -210,18 +189,6 @@ TEST(Libcuda, a_library_without_the_entry_points_is_named) {
     EXPECT_EQ(device.error().code, Code::library_missing);
     EXPECT_THAT(device.error().message, HasSubstr("libm.so.6 has no cuInit"));
 }
-
-/// Compiles nothing: the fake driver loads any bytes.
-class NoCompiler final : public Compiler {
-public:
-    std::string toolchain() const override { return "none"; }
-    Result<Binary> compile(const Source& source, const std::string&) override {
-        Binary made;
-        made.bytes = binary;
-        made.entry = source.entry;
-        return made;
-    }
-};
 
 /// Plays the probes and a kernel whose launches take 9, 1, 2, 3, ... ms.
 struct FakeGpu {
@@ -260,7 +227,7 @@ protected:
         FakeCuda::SetUp();
         device = *open_cuda_device(0);
         stopwatch = *Stopwatch::create(*device, compiler);
-        kernel = *device->load(binary, "attune_kernel", 0);
+        kernel = *device->load(any_binary(), "attune_kernel", 0);
         gpu.device = device.get();
         gpu.fake = fake;
         fake->user = &gpu;
