@@ -1,0 +1,155 @@
+// Compiles what the generator offers for GPUs that are not here: every pair of axis values for one
+// of the GPUs, and for each GPU the hand-made tables and what the estimate picks for the paper's
+// shapes. Prints what each variant needs.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <set>
+#include <thread>
+
+#include "generator/presets.h"
+#include "generator/space.h"
+#include "tuner/compiler.h"
+
+namespace attune {
+namespace {
+
+struct Job {
+    Variant variant;
+    const char* origin;  // "cover", "table", "estimate"
+};
+
+constexpr const char* gpus[] = {"a100-sxm4-80gb", "a10", "l4", "h200", "b200", "rtx-5090"};
+/// Signatures whose pairs of axis values are all compiled, each for one of the GPUs.
+constexpr const char* covered[] = {"bf16.d64.full", "bf16.d128.causal.lse", "f16.d256.causal",
+                                   "f16.d40.full.lse"};
+
+/// Each variant once, under the first origin that asks for it.
+class Jobs {
+public:
+    void add(const Signature& signature, const Config& config, const Target& target,
+             const char* origin) {
+        if (broken_constraint(signature, config, target)) return;
+        if (seen_.insert(signature.text() + config.text()).second)
+            all.push_back({{signature, config, target}, origin});
+    }
+    std::vector<Job> all;
+
+private:
+    std::set<std::string> seen_;
+};
+
+/// Every sixth config of each cover of the largest target's space; what does not fit a smaller
+/// target goes to the H200.
+void add_cover(const char* gpu, Jobs& jobs) {
+    const Target largest = *find_target("h200"), target = *find_target(gpu);
+    for (const char* text : covered) {
+        const Signature signature = *Signature::parse(text);
+        std::size_t turn = 0;
+        for (const Config& config : pairwise_cover(*find_family("mma"), signature, largest, 1)) {
+            const char* wanted = gpus[turn++ % std::size(gpus)];
+            const bool fits = !broken_constraint(signature, config, *find_target(wanted));
+            if (target.id == (fits ? wanted : largest.id))
+                jobs.add(signature, config, target, "cover");
+        }
+    }
+}
+
+std::vector<Job> jobs_for(const char* gpu) {
+    const Family& mma = *find_family("mma");
+    const Target target = *find_target(gpu);
+    Jobs jobs;
+    const Preset paper = *find_preset("paper");
+    for (const Problem& problem : paper.problems)
+        for (const Config& config : best_by_estimate(mma, problem, target, 1))
+            jobs.add(problem.signature, config, target, "estimate");
+    for (int head_dim : {64, 96, 128, 192, 256}) {
+        const Signature signature{DType::bf16, head_dim, Mask::causal, false};
+        for (const Config& config : mma.table_points(signature, target))
+            jobs.add(signature, config, target, "table");
+    }
+    add_cover(gpu, jobs);
+    return jobs.all;
+}
+
+using Outcomes = std::vector<std::unique_ptr<Result<Binary>>>;
+
+/// One compiler per core; null where a compiler did not open.
+Outcomes compile_all(const std::vector<Job>& jobs) {
+    Outcomes outcomes(jobs.size());
+    std::atomic<std::size_t> next = 0;
+    const auto work = [&] {
+        auto compiler = open_nvrtc();
+        for (std::size_t i; compiler && (i = next++) < jobs.size();) {
+            const Variant& variant = jobs[i].variant;
+            outcomes[i] = std::make_unique<Result<Binary>>(
+                (*compiler)->compile(emit(variant), variant.target.arch));
+        }
+    };
+    std::vector<std::thread> threads;
+    for (unsigned i = 0; i < std::max(1u, std::thread::hardware_concurrency()); ++i)
+        threads.emplace_back(work);
+    for (std::thread& thread : threads) thread.join();
+    return outcomes;
+}
+
+class CompileCover : public testing::TestWithParam<const char*> {
+protected:
+    void SetUp() override {
+        const auto compiler = open_nvrtc();
+        if (compiler) return;
+        ASSERT_EQ(std::getenv("ATTUNE_REQUIRE_NVRTC"), nullptr) << compiler.error().text();
+        GTEST_SKIP() << "skipped: " << compiler.error().text();
+    }
+};
+
+void check(const Job& job, const Binary& binary) {
+    const auto& [signature, config, target] = job.variant;
+    const Launch launch = find_family(config.family)->launch(signature, config, Shape{}, target);
+    const Resources& used = binary.resources;
+    const int shared = int(launch.shared_bytes) + used.shared_static_bytes;
+    fmt::print("{:6} {:20} {:8} {:3} registers {:5} spill bytes {:6} shared bytes {:5.0f} ms  {}\n",
+               target.arch, signature.text(), job.origin, used.registers, used.spill_bytes, shared,
+               binary.compile_ms, config.text());
+    EXPECT_GT(used.registers, 0);
+    EXPECT_GE(used.spill_bytes, 0);
+    EXPECT_LE(shared, target.shared_bytes_per_cta);
+    const int per_thread = (used.registers + 7) / 8 * 8;
+    EXPECT_LE(per_thread * int(launch.threads_per_cta) * config["c"],
+              target.registers_per_multiprocessor);
+}
+
+TEST_P(CompileCover, EveryVariantCompilesAndFits) {
+    const std::vector<Job> jobs = jobs_for(GetParam());
+    const Outcomes outcomes = compile_all(jobs);
+    for (std::size_t i = 0; i < jobs.size(); ++i) {
+        SCOPED_TRACE(jobs[i].variant.signature.text() + " " + jobs[i].variant.config.text());
+        ASSERT_NE(outcomes[i], nullptr);
+        const Result<Binary>& binary = *outcomes[i];
+        if (binary) {
+            check(jobs[i], *binary);
+        } else {
+            ADD_FAILURE() << binary.error().text();
+        }
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Gpus, CompileCover, testing::ValuesIn(gpus), [](const auto& part) {
+    std::string name = part.param;
+    std::replace(name.begin(), name.end(), '-', '_');
+    return name;
+});
+
+TEST(CompileRefusal, TuringIsRefusedWithTheReason) {
+    const auto families =
+        applicable_families(*Signature::parse("bf16.d128.causal"), *find_target("t4"));
+    ASSERT_FALSE(families);
+    EXPECT_EQ(families.error().code, Code::unsupported);
+    EXPECT_THAT(families.error().message, testing::HasSubstr("needs sm_80 or later"));
+}
+
+}  // namespace
+}  // namespace attune

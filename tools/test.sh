@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# Installs what is missing, builds, and runs every test. Fails if no test ran.
+#   tools/test.sh [preset] [ctest arguments]        preset: dev (default), release, asan
+source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
+preset=${1:-dev}
+shift $(($# > 0 ? 1 : 0))
+
+install_build_packages
+install_test_packages
+provide_nvrtc "$root/build-$preset"
+build "$preset"
+
+say "tests"
+ctest --preset "$preset" -j2 "$@"
