@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds, and runs every test. Fails if no test ran.
-#   tools/test.sh [preset] [ctest arguments]        preset: dev (default), release, asan
+#   tools/test.sh [preset] [ctest arguments]        preset: dev (default), asan
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 preset=${1:-dev}
 shift $(($# > 0 ? 1 : 0))

@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# From a bare Debian 12 or Ubuntu 24.04 to a tuned kernel launched through the C API: installs what
+# is missing, builds, and does the main job on the best device found (a CUDA GPU, else emulated).
+# A second run is quick. Ends with the example's exit code: 0 only if its error is under the bar.
+#   tools/quickstart.sh [device]        cuda:0, emu:h200, ...
+source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
+build=$root/build-release
+attune=$build/tools/attune
+export ATTUNE_STORE=$build/quickstart.sqlite
+
+install_build_packages
+provide_nvrtc "$build"
+build release attune_cli attune_example_launch
+
+say "devices"
+"$attune" doctor
+best='import json, sys
+ids = [d["id"] for d in json.load(sys.stdin)["devices"]]
+print(next((i for i in ids if i.startswith("cuda:")), "emu:h200"))'
+device=${1:-$("$attune" devices --json | python3 -c "$best")}
+echo "using $device"
+
+say "tune"
+"$attune" tune --device "$device" --shapes smoke --effort measure --resume
+
+say "export"
+"$attune" export --device "$device" --output "$build/quickstart.json"
+echo "$build/quickstart.json: $(wc -c <"$build/quickstart.json") bytes"
+
+say "lookup"
+"$attune" lookup smoke --device "$device"
+
+say "launch through the C API"
+"$build/tools/examples/launch" "$device"
