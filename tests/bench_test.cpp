@@ -71,6 +71,16 @@ TEST(Bench, a_right_kernel_passes_with_an_error_near_the_baseline) {
     }
 }
 
+TEST(Bench, lengths_of_zero_are_checked_too) {
+    for (const char* problem :
+         {"bf16.d64.full.lse/b1.h1.kv1.q0.k5", "bf16.d64.full.lse/b1.h1.kv1.q5.k0"}) {
+        Rig rig(problem);
+        const CheckResult result = rig.check();
+        EXPECT_TRUE(result.ok) << problem << ": " << result.reason;
+        EXPECT_EQ(result.max_error, 0);
+    }
+}
+
 TEST(Bench, a_wrong_scale_is_over_the_bar) {
     Rig rig(causal_lse, {{"softmax(p_.scale_log2)", "softmax(p_.scale_log2 * 1.05f)"}});
     const CheckResult result = rig.check();

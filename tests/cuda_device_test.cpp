@@ -181,6 +181,16 @@ TEST_F(FakeCuda, modules_left_loaded_go_with_the_device) {
     EXPECT_EQ(fake->live, 0);
 }
 
+TEST(Libcuda, a_missing_driver_says_where_it_was_sought) {
+    setenv("ATTUNE_LIBCUDA", "/nowhere/libcuda.so.1:/tmp", 1);
+    auto device = open_cuda_device(0);
+    unsetenv("ATTUNE_LIBCUDA");
+    ASSERT_FALSE(device);
+    EXPECT_EQ(device.error().code, Code::library_missing);
+    EXPECT_THAT(device.error().message, HasSubstr("/nowhere/libcuda.so.1, /tmp/libcuda.so.1"));
+    EXPECT_THAT(device.error().next_step, HasSubstr("emu:"));
+}
+
 TEST(Libcuda, a_library_without_the_entry_points_is_named) {
     setenv("ATTUNE_LIBCUDA", "libm.so.6", 1);
     auto device = open_cuda_device(0);

@@ -126,9 +126,9 @@ TEST_F(Nvrtc, the_environment_names_a_file_or_a_folder) {
     setenv("ATTUNE_NVRTC", "/nowhere:/tmp", 1);
     const std::vector<std::string> sought = nvrtc::candidates();
     unsetenv("ATTUNE_NVRTC");
-    ASSERT_GT(sought.size(), 4u);
-    EXPECT_EQ(sought[0], "/nowhere");
-    EXPECT_EQ(sought[1], "/tmp/libnvrtc.so.13");
+    EXPECT_EQ(sought,
+              (std::vector<std::string>{"/nowhere", "/tmp/libnvrtc.so.13", "/tmp/libnvrtc.so.12"}));
+    EXPECT_GT(nvrtc::candidates().size(), 10u);
     if (opened.has_parent_path()) {
         setenv("ATTUNE_NVRTC", opened.parent_path().c_str(), 1);
         EXPECT_TRUE(open_nvrtc());

@@ -44,7 +44,8 @@ struct Library {
 #undef ATTUNE_DECLARE
 };
 
-/// Where libnvrtc is sought, in order.
+/// Where libnvrtc is sought, in order: $ATTUNE_NVRTC alone where it is set, else the loader's path,
+/// toolkit folders, pip's wheels.
 std::vector<std::string> candidates();
 
 }  // namespace attune::nvrtc

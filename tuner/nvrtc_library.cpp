@@ -76,7 +76,8 @@ void open_builtins(const std::string& nvrtc_path) {
 
 std::vector<std::string> candidates() {
     std::vector<std::string> list = candidates_from_environment("ATTUNE_NVRTC", names);
-    list.insert(list.end(), names.begin(), names.end());
+    if (!list.empty()) return list;  // who names one means it
+    list = names;
     std::vector<std::string> places = toolkit_folders();
     const std::vector<std::string> wheels = wheel_folders();
     places.insert(places.end(), wheels.begin(), wheels.end());

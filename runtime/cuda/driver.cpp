@@ -8,6 +8,7 @@ namespace {
 std::vector<std::string> candidates() {
     const std::string name = "libcuda.so.1";
     std::vector<std::string> list = candidates_from_environment("ATTUNE_LIBCUDA", {name});
+    if (!list.empty()) return list;  // who names one means it
     list.push_back(name);
     for (const char* folder : {"/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/local/nvidia/lib64",
                                "/usr/lib/wsl/lib", "/run/opengl-driver/lib"})
