@@ -1,6 +1,8 @@
 // What a wrong kernel does on the emulator: each fault is an error that says where.
 #include <cstdlib>
 
+#include "runtime/attune_emu.h"
+#include "runtime/backend.h"
 #include "tests/emu_fixture.h"
 
 namespace attune {
@@ -175,6 +177,16 @@ TEST_F(EmuFaults, WrongMemory) {
     EXPECT_TRUE(device->release(memory));
     EXPECT_FALSE(device->release(memory));
     EXPECT_EQ(open_emulator("abacus").error().code, Code::not_found);
+}
+
+TEST(EmuBackend, IsADeviceForTheLoader) {
+    attune_backend* backend = nullptr;
+    ASSERT_EQ(attune_emu_backend("h200", &backend), ATTUNE_OK);
+    EXPECT_EQ(backend->device->info().id, "emu:h200");
+    attune_emu_discard(backend);
+    EXPECT_EQ(attune_emu_backend("abacus", &backend), ATTUNE_NOT_FOUND);
+    EXPECT_EQ(backend, nullptr);
+    EXPECT_EQ(attune_emu_backend(nullptr, &backend), ATTUNE_INVALID_ARGUMENT);
 }
 
 TEST(HostCompiler, SaysWhatIsWrong) {
