@@ -40,9 +40,10 @@ std::vector<Ranked> whole_space(const Problem& problem, const Target& target,
     return all;
 }
 
-/// The model's best config of every launch geometry (CTAs, threads, shared memory), best first, at
-/// most `per_grid` with the same number of CTAs: configs that share a geometry differ in what a
-/// neighbour round finds, and the model's opinion of one tile shape should not fill the list.
+/// The model's best config of every launch geometry (CTAs, threads, shared memory), best first, but
+/// those beyond the first `per_grid` with the same number of CTAs last: configs that share a
+/// geometry differ in what a neighbour round finds, and the model's opinion of one tile shape
+/// should not fill the list.
 std::vector<Ranked> best_by_geometry(const Problem& problem, const Target& target,
                                      std::span<const Family* const> families, int per_grid) {
     std::map<std::tuple<const Family*, std::uint32_t, std::uint32_t, std::uint32_t>, Ranked> best;
@@ -62,13 +63,15 @@ std::vector<Ranked> best_by_geometry(const Problem& problem, const Target& targe
     for (auto& [geometry, ranked] : best) list.push_back(ranked);
     sort_by_estimate(list);
     std::map<std::uint32_t, int> used;
-    std::erase_if(list, [&](const Ranked& ranked) {
+    std::vector<Ranked> front, back;
+    for (Ranked& ranked : list) {
         const Family& family = *find_family(ranked.config.family);
         const Launch launch =
             family.launch(problem.signature, ranked.config, problem.shape, target);
-        return ++used[launch.ctas] > per_grid;
-    });
-    return list;
+        (++used[launch.ctas] <= per_grid ? front : back).push_back(std::move(ranked));
+    }
+    front.insert(front.end(), back.begin(), back.end());
+    return front;
 }
 
 }  // namespace

@@ -35,6 +35,7 @@ Result<void> Trial::run(const std::vector<Config>& configs, const Plan& plan, do
         rows_.push_back(*row);
         if (!on_row(configs[i], *row)) break;
     }
+    pool_.drop_waiting();
     return {};
 }
 

@@ -73,6 +73,12 @@ void CompilePool::forget(const Source& source, const std::string& arch) {
     compiled_.erase(source.hash + arch);
 }
 
+void CompilePool::drop_waiting() {
+    const std::lock_guard lock(mutex_);
+    for (const Job& job : jobs_) compiled_.erase(job.source.hash + job.arch);
+    jobs_.clear();
+}
+
 void CompilePool::work() {
     std::optional<Worker> worker;
     for (;;) {

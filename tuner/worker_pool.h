@@ -40,6 +40,8 @@ public:
     /// Sources of one hash and arch are compiled once, until they are forgotten.
     Future compile(const Source& source, const std::string& arch);
     void forget(const Source& source, const std::string& arch);
+    /// Takes back what no process has begun: futures of it never become ready.
+    void drop_waiting();
 
 private:
     struct Job {
