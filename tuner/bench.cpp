@@ -178,6 +178,9 @@ Result<Timing> AttentionBench::time(const Candidate& candidate, const MeasurePol
         auto one = burst(candidate, policy, policy.launches_per_burst);
         if (!one) return one.error();
         bursts.push_back(*std::move(one));
+        const bool beaten =
+            best_us > 0 && timing_of(bursts).median_us > policy.drop_factor * best_us;
+        if (beaten) break;
         if (i + 1 >= policy.min_bursts && timing_of(bursts).spread <= policy.target_spread) break;
     }
     return timing_of(bursts);

@@ -23,6 +23,8 @@ struct MeasurePolicy {
     int max_bursts = 6;           // stops earlier once spread <= target_spread
     double target_spread = 0.01;  // (p75 - p25) / median
     double idle_gap_ms = 60;      // between bursts: big GPUs are power-limited
+    double drop_factor =
+        1.06;  // a burst slower than this times the best so far is the candidate's last
     double reject_factor =
         1.5;  // a first launch slower than this times the best so far ends the candidate: slow
     double cold_l2_factor = 3;    // buffers rotate over at least this many L2s

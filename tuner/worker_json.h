@@ -24,8 +24,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Target, id, name, vendor, arch, multiprocesso
                                    memory_gb_per_s, dense_f16_tflops, boost_clock_mhz)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(DeviceInfo, id, target, driver, uuid, emulated)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(MeasurePolicy, launches_per_burst, min_bursts, max_bursts,
-                                   target_spread, idle_gap_ms, reject_factor, cold_l2_factor,
-                                   max_launch_ms)
+                                   target_spread, idle_gap_ms, drop_factor, reject_factor,
+                                   cold_l2_factor, max_launch_ms)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Timing, samples_us, clocks_mhz, median_us, spread, rejected)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Measurement, config, verdict, reason, samples_us, clocks_mhz,
                                    median_us, spread, max_error, error_bar, registers, spill_bytes,
