@@ -16,7 +16,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::size_t max_depth = 3;  // document, list of records, record
+constexpr std::size_t max_depth = 8;  // an export has 3: document, list of records, record
 constexpr std::size_t max_string_bytes = 4096;
 constexpr double max_number = 1e15;
 // Stands in an object for a key that it had twice; no field is called so.
