@@ -105,6 +105,15 @@ TEST_F(BenchTiming, two_launches_reject_what_is_far_too_slow) {
     EXPECT_FALSE(kept->rejected);
 }
 
+TEST_F(BenchTiming, a_burst_that_lost_is_the_last) {
+    auto timing = bench->time(slow, policy, 1500);
+    ASSERT_TRUE(timing);
+    EXPECT_EQ(launches.size(), 2u + 4);
+    launches.clear();
+    ASSERT_TRUE(bench->time(slow, policy, 1950));  // within 6 %: may still turn out best
+    EXPECT_EQ(launches.size(), 2u + 2 * 4);
+}
+
 TEST_F(BenchTiming, a_launch_over_the_limit_is_timed_out) {
     policy.max_launch_ms = 1.5;
     EXPECT_TRUE(bench->time(fast, policy, 0));
