@@ -43,10 +43,11 @@ TEST_F(EmuOperations, Shuffles) {
 TEST_F(EmuOperations, Votes) {
     ASSERT_TRUE(
         run("out[thread] = warp_any(thread == 40) + 2 * warp_all(thread != 3) +"
-            " 4 * warp_any(false) + 8 * warp_all(true);",
+            " 4 * warp_any(false) + 8 * warp_all(true) + 16 * cta_any(thread == 9) +"
+            " 32 * cta_any(false);",
             64, {}, 64));
-    EXPECT_EQ(out[0], 8u);
-    EXPECT_EQ(out[63], 1u + 2u + 8u);
+    EXPECT_EQ(out[0], 8u + 16u);
+    EXPECT_EQ(out[63], 1u + 2u + 8u + 16u);
 }
 
 /// Matrix i, row r, column c holds 64 i + 8 r + c; lane l gives the address of row 31 - l.
