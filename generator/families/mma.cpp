@@ -22,12 +22,17 @@ constexpr int working_registers = 36;
 Result<void> applicable(const Signature& signature, const Target& target) {
     if (target.vendor != Vendor::nvidia)
         return Error{Code::unsupported, "mma needs an NVIDIA GPU", "use another family"};
-    if (target.compute_capability() < 80)
-        return Error{
-            Code::unsupported,
-            fmt::format("mma needs sm_80 or later (mma.m16n8k16, cp.async), {} has neither",
-                        target.arch),
-            "use a GPU since Ampere"};
+    const int capability = target.compute_capability();
+    if (capability < 75)
+        return Error{Code::unsupported,
+                     fmt::format("mma needs sm_75 or later, {} has no mma.m16n8k8", target.arch),
+                     "use a GPU since Turing"};
+    if (capability < 80 && (signature.dtype != DType::f16 || signature.head_dim > 128))
+        return Error{Code::unsupported,
+                     fmt::format("on {} mma covers f16 and head dims up to 128: its tensor cores "
+                                 "know no bf16 and its shared memory is small",
+                                 target.arch),
+                     "use f16, or a GPU since Ampere"};
     return validate(Problem{signature, Shape{}});
 }
 
@@ -125,8 +130,9 @@ bool loader_has_threads(const Signature& s, const Config& c, const Target&) {
     return needs.threads >= needs.head_dim_padded / 8;
 }
 
-bool ring_works(const Signature&, const Config& c, const Target&) {
-    return c["ring"] == barrier || (c["s"] >= 2 && c["grid"] == per_q_tile);
+bool ring_works(const Signature&, const Config& c, const Target& t) {
+    return c["ring"] == barrier ||
+           (c["s"] >= 2 && c["grid"] == per_q_tile && t.compute_capability() >= 80);
 }
 
 bool reference_is_set_early(const Signature& s, const Config& c, const Target&) {
@@ -161,7 +167,7 @@ std::vector<Constraint> constraints() {
          {"q", "kv", "w", "s", "ring", "qop", "part", "c"},
          ctas_fit},
         {"ring",
-         "mbarriers need two slots and one q-tile per CTA",
+         "mbarriers need sm_80, two slots and one q-tile per CTA",
          {"s", "ring", "grid"},
          ring_works},
         {"reference",
@@ -281,17 +287,18 @@ int mma_register_cap(const Config& config, const Target& target) {
 }
 
 Family mma_family() {
-    return {"mma",
-            "FlashAttention-2 class forward with mma.sync m16n8k16 and cp.async, sm_80 and later",
-            "templates/mma/kernel.h",
-            axes(),
-            constraints(),
-            applicable,
-            table_points,
-            default_config,
-            launch,
-            fields,
-            mma_estimate_us};
+    return {
+        "mma",
+        "FlashAttention-2 class forward with mma.sync and cp.async; Turing in f16, copies at once",
+        "templates/mma/kernel.h",
+        axes(),
+        constraints(),
+        applicable,
+        table_points,
+        default_config,
+        launch,
+        fields,
+        mma_estimate_us};
 }
 
 }  // namespace attune

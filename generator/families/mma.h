@@ -1,4 +1,4 @@
-// Family mma: mma.sync m16n8k16, FlashAttention-2 class, sm_80 and later.
+// Family mma: mma.sync, FlashAttention-2 class, sm_80 and later; a part of it on sm_75.
 #pragma once
 
 #include "generator/family.h"

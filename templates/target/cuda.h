@@ -1,6 +1,7 @@
-// Target functions for NVRTC and nvcc, sm_80 and later: see contract.md for what each name means.
-// Instruction semantics and fragment layouts: PTX ISA, "Warp-level matrix instructions", "Data
-// movement: cp.async", "Parallel synchronization: mbarrier".
+// Target functions for NVRTC and nvcc, sm_75 and later (mbarriers and bf16 from sm_80 on): see
+// contract.md for what each name means. Instruction semantics and fragment layouts: PTX ISA,
+// "Warp-level matrix instructions", "Data movement: cp.async", "Parallel synchronization:
+// mbarrier".
 #pragma once
 
 #define ATTUNE_DEVICE __device__ __forceinline__
@@ -140,70 +141,8 @@ ATTUNE_DEVICE unsigned atomic_add_global(unsigned* ptr, unsigned v) {
     return atomicAdd(ptr, v);
 }
 
-// ---- asynchronous copies ----------------------------------------------------------------------
-
-ATTUNE_DEVICE void cp_async_16(SharedAddress to, const void* from, bool valid) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to),
-                 "l"(__cvta_generic_to_global(from)), "r"(valid ? 16 : 0)
-                 : "memory");
-}
-ATTUNE_DEVICE void cp_async_commit() {
-    asm volatile("cp.async.commit_group;" ::: "memory");
-}
-template <int pending>
-ATTUNE_DEVICE void cp_async_wait() {
-    asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
-}
-
-ATTUNE_DEVICE void mbarrier_init(SharedAddress at, int count) {
-    asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(at), "r"(count) : "memory");
-}
-ATTUNE_DEVICE void mbarrier_arrive(SharedAddress at) {
-    asm volatile("{ .reg .b64 state; mbarrier.arrive.shared.b64 state, [%0]; }" ::"r"(at)
-                 : "memory");
-}
-ATTUNE_DEVICE void mbarrier_arrive_cp_async(SharedAddress at) {
-    asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(at) : "memory");
-}
-ATTUNE_DEVICE void mbarrier_wait(SharedAddress at, int parity) {
-    unsigned done = 0;
-    while (!done)
-        asm volatile(
-            "{ .reg .pred p; mbarrier.test_wait.parity.shared.b64 p, [%1], %2;"
-            " selp.u32 %0, 1, 0, p; }"
-            : "=r"(done)
-            : "r"(at), "r"(parity)
-            : "memory");
-}
-
 // ---- arithmetic -------------------------------------------------------------------------------
 
-ATTUNE_DEVICE void mma_m16n8k16(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1,
-                                F16) {
-    asm volatile(
-        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7},"
-        " {%8, %9}, {%0, %1, %2, %3};"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-ATTUNE_DEVICE void mma_m16n8k16(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1,
-                                BF16) {
-    asm volatile(
-        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7},"
-        " {%8, %9}, {%0, %1, %2, %3};"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-ATTUNE_DEVICE unsigned pack2(float lo, float hi, F16) {
-    unsigned packed;
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(hi), "f"(lo));
-    return packed;
-}
-ATTUNE_DEVICE unsigned pack2(float lo, float hi, BF16) {
-    unsigned packed;
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(hi), "f"(lo));
-    return packed;
-}
 ATTUNE_DEVICE float to_float(unsigned short bits, F16) {
     float value;
     asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
@@ -242,3 +181,9 @@ ATTUNE_DEVICE unsigned long long clock_cycles() {
 }
 
 }  // namespace attune
+
+#if __CUDA_ARCH__ >= 800
+#include "templates/target/cuda/ampere.h"
+#else
+#include "templates/target/cuda/turing.h"
+#endif
