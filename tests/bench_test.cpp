@@ -9,6 +9,8 @@
 
 #include "runtime/emu/emu.h"
 #include "tuner/bench_judge.h"
+#include "tuner/float16.h"
+#include "tuner/reference.h"
 
 namespace attune {
 namespace {
@@ -222,6 +224,30 @@ TEST(Bench, a_contradictory_problem_is_refused) {
     auto bench = Bench::prepare(*rig.device, *rig.compiler, problem);
     ASSERT_FALSE(bench);
     EXPECT_EQ(bench.error().code, Code::invalid_argument);
+}
+
+TEST(Judge, a_small_error_in_a_long_row_does_not_hide_under_the_bar_of_short_rows) {
+    auto device = *open_emulator("h200");
+    auto compiler = *open_host_compiler();
+    const Problem problem = *Problem::parse("bf16.d8.causal/b1.h1.kv1.q2000.k2000");
+    const BenchCase bench_case = *BenchCase::make(*device, problem, 1, 0);
+    const Judge judge = *Judge::make(*device, *compiler, bench_case, 1);
+    const auto inputs = *bench_case.read_inputs(*device);
+    const Reference right =
+        compute_reference(problem, default_scale(problem.signature), inputs.q, inputs.k, inputs.v);
+    const auto fault_with_last_row_times = [&](double factor) {
+        std::vector<std::uint16_t> o;
+        for (std::size_t i = 0; i < right.o.size(); ++i) {
+            const double scaled = i + 8 >= right.o.size() ? factor * right.o[i] : right.o[i];
+            o.push_back(from_float(static_cast<float>(scaled), DType::bf16));
+        }
+        EXPECT_TRUE(device->copy_to_device(bench_case.o().ptr(), o.data(), 2 * o.size()));
+        const Findings found = *judge.examine(*device, bench_case);
+        EXPECT_LE(found.max_error, judge.error_bar());
+        return judge.fault(found);
+    };
+    EXPECT_EQ(fault_with_last_row_times(1), "");
+    EXPECT_THAT(fault_with_last_row_times(1.1), HasSubstr("of a row's largest value"));
 }
 
 TEST(SampleRows, small_problems_are_looked_at_whole) {

@@ -15,6 +15,7 @@ namespace attune {
 /// What one launch left behind.
 struct Findings {
     double max_error = 0;           // of O on the rows looked at; infinite where one is NaN
+    double max_row_error = 0;       // the same over the row's own largest value
     double max_lse_error = 0;       // likewise; 0 without LSE
     std::size_t nans = 0;           // in all of O and LSE: poison that stayed, or worse
     std::uint64_t fingerprint = 0;  // of every bit of O and LSE
@@ -47,7 +48,8 @@ private:
     Result<void> use_cpu(Device& device, const BenchCase& bench_case);
     Result<void> use_device(Device& device, Compiler& compiler, const BenchCase& bench_case,
                             unsigned seed);
-    void set_error_bar(const std::vector<double>& baseline);
+    Result<void> load_scan(Device& device, Compiler& compiler);
+    void set_error_bars(const std::vector<double>& baseline);
     Result<void> compare_rows(Device& device, const BenchCase& bench_case, Findings& found) const;
     Result<void> compare_lse(Device& device, const BenchCase& bench_case, Findings& found) const;
     Result<void> scan(Device& device, const BenchCase& bench_case, Findings& found) const;
@@ -55,7 +57,9 @@ private:
     std::vector<RowRun> runs_;
     std::vector<double> o_;    // of the runs' rows, one after the other
     std::vector<double> lse_;  // likewise
+    std::size_t head_dim_ = 0;
     double error_bar_ = 0;
+    double row_error_bar_ = 0;
     std::optional<Probe> scan_;  // where O is scanned on the device
     DeviceBuffer scan_result_;
 };
