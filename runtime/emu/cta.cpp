@@ -1,9 +1,6 @@
 #include "runtime/emu/cta.h"
 
-#include <fmt/format.h>
-
 #include <bit>
-#include <cstdlib>
 #include <map>
 #include <utility>
 
@@ -96,14 +93,6 @@ void CtaRunner::thread_main(void* runner) {
     cta.block(State::exited);
 }
 
-/// Never comes back: the CTA is over, its fibers are abandoned where they stand.
-void CtaRunner::fail(int thread, std::string what) {
-    fault_ = fmt::format("CTA {}, thread {}: {}", cta_, thread, what);
-    what = {};
-    leave();
-    std::abort();  // not reached: nothing switches back
-}
-
 // ---- scheduling -------------------------------------------------------------------------------
 
 void CtaRunner::leave() {
@@ -181,9 +170,11 @@ void CtaRunner::collective(Collective what, const LaneArguments& arguments) {
     Warp& warp = my_warp();
     ++ticks_;
     if (warp.arrived != 0 && warp.at != what)
-        fail(self_,
-             fmt::format("divergent warp: this lane is at {}, thread {} waits at {}", name_of(what),
-                         self_ / 32 * 32 + std::countr_zero(warp.arrived), name_of(warp.at)));
+        fail(self_, [&] {
+            return fmt::format("divergent warp: this lane is at {}, thread {} waits at {}",
+                               name_of(what), self_ / 32 * 32 + std::countr_zero(warp.arrived),
+                               name_of(warp.at));
+        });
     warp.at = what;
     warp.arrived |= my_bit();
     warp.arguments[self_ % 32] = arguments;
@@ -204,9 +195,11 @@ void CtaRunner::check_divergence(const Warp& warp) {
     const int first = self_ / 32 * 32;
     for (int t = first; t < first + 32; ++t)
         if (threads_[t].state == State::cta || threads_[t].state == State::exited)
-            fail(t, fmt::format("divergent warp: this lane {}, thread {} {}", waits_for(t),
-                                first + std::countr_zero(warp.arrived),
-                                waits_for(first + std::countr_zero(warp.arrived))));
+            fail(t, [&] {
+                return fmt::format("divergent warp: this lane {}, thread {} {}", waits_for(t),
+                                   first + std::countr_zero(warp.arrived),
+                                   waits_for(first + std::countr_zero(warp.arrived)));
+            });
 }
 
 std::string CtaRunner::waits_for(int t) const {

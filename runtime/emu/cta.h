@@ -1,8 +1,11 @@
 // Runs the CTAs of a launch, one after the other, on one host thread.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <array>
 #include <cstdint>
+#include <cstdlib>
 #include <optional>
 #include <string>
 #include <vector>
@@ -102,7 +105,14 @@ private:
     };
 
     static void thread_main(void* runner);
-    [[noreturn]] void fail(int thread, std::string what);
+    /// Ends the CTA: its fibers are abandoned where they stand, so nothing that owns memory may be
+    /// alive on them. That is why `what` is a function that makes the text.
+    template <class Text>
+    [[noreturn]] void fail(int thread, const Text& what) {
+        fault_ = fmt::format("CTA {}, thread {}: {}", cta_, thread, what());
+        leave();
+        std::abort();  // not reached: nothing switches back
+    }
     void forget_records();
 
     // Scheduling (cta.cpp).

@@ -1,28 +1,22 @@
 // Memory as the threads of a CTA see it: bounds, alignment, races, copies that land late.
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstring>
 
 #include "runtime/emu/cta.h"
 
 namespace attune::emu {
-namespace {
-
-const char* verb(Access access) {
-    return access == Access::read ? "read" : "wrote";
-}
-
-}  // namespace
 
 void CtaRunner::check_shared(int thread, SharedAddress at, int bytes, const char* what) {
     if (!shared_.contains(at, bytes))
-        fail(thread,
-             fmt::format("{} of {} bytes at shared byte {} is outside the launch's {} bytes", what,
-                         bytes, std::int64_t(at) - shared_base, grid_.shared_bytes));
+        fail(thread, [&] {
+            return fmt::format("{} of {} bytes at shared byte {} is outside the launch's {} bytes",
+                               what, bytes, std::int64_t(at) - shared_base, grid_.shared_bytes);
+        });
     if (at % bytes != 0)
-        fail(thread, fmt::format("{} at shared byte {} is not aligned to {} bytes", what,
-                                 at - shared_base, bytes));
+        fail(thread, [&] {
+            return fmt::format("{} at shared byte {} is not aligned to {} bytes", what,
+                               at - shared_base, bytes);
+        });
 }
 
 void CtaRunner::check_global(const void* global, int bytes, const char* what) {
@@ -30,11 +24,15 @@ void CtaRunner::check_global(const void* global, int bytes, const char* what) {
     if (!last_range_.contains(at, bytes)) {
         last_range_ = grid_.memory->below(at);
         if (!last_range_.contains(at, bytes))
-            fail(self_, fmt::format("{} of {} bytes at {:#x} is outside every allocation: {}", what,
-                                    bytes, at, grid_.memory->nearest(at)));
+            fail(self_, [&] {
+                return fmt::format("{} of {} bytes at {:#x} is outside every allocation: {}", what,
+                                   bytes, at, grid_.memory->nearest(at));
+            });
     }
     if (at % bytes != 0)
-        fail(self_, fmt::format("{} at {:#x} is not aligned to {} bytes", what, at, bytes));
+        fail(self_, [&] {
+            return fmt::format("{} at {:#x} is not aligned to {} bytes", what, at, bytes);
+        });
     counts_.global_bytes += bytes;
 }
 
@@ -51,16 +49,21 @@ void CtaRunner::note_write(SharedAddress at, int bytes, Epoch epoch) {
 }
 
 void CtaRunner::fail_race(const Conflict& conflict, int thread, Access now) {
-    std::string other =
-        fmt::format("CTA {}, thread {} {}", cta_, conflict.epoch.id, verb(conflict.earlier));
-    if (conflict.epoch.clock == in_flight)
-        other = fmt::format("a cp_async_16 of CTA {}, thread {} is still writing", cta_,
-                            conflict.epoch.id);
-    else if (conflict.epoch.id >= static_cast<std::uint32_t>(grid_.threads))
-        other = "a cp_async_16 wrote that landed through an mbarrier";
-    fail(thread, fmt::format("race: {} shared byte {}, which {}, with nothing to order the two",
-                             now == Access::read ? "reads" : "writes",
-                             conflict.address - shared_base, other));
+    const Epoch& epoch = conflict.epoch;
+    const auto other = [&] {
+        if (epoch.id >= static_cast<std::uint32_t>(grid_.threads))
+            return std::string("a cp_async_16 wrote that landed through an mbarrier");
+        if (epoch.clock == in_flight)
+            return fmt::format("a cp_async_16 of CTA {}, thread {} is still writing", cta_,
+                               epoch.id);
+        return fmt::format("CTA {}, thread {} {}", cta_, epoch.id,
+                           conflict.earlier == Access::read ? "read" : "wrote");
+    };
+    fail(thread, [&] {
+        return fmt::format("race: {} shared byte {}, which {}, with nothing to order the two",
+                           now == Access::read ? "reads" : "writes", conflict.address - shared_base,
+                           other());
+    });
 }
 
 // ---- loads and stores -------------------------------------------------------------------------
@@ -117,7 +120,9 @@ void CtaRunner::mbarrier_init(SharedAddress at, int count) {
     note_write(at, 8, clocks_now());
     Barrier* barrier = barriers_.find(at);
     if (!barrier) barrier = barriers_.add(at);
-    if (!barrier) fail(self_, fmt::format("more than {} mbarriers in a CTA", Clocks::max_barriers));
+    if (!barrier)
+        fail(self_,
+             [&] { return fmt::format("more than {} mbarriers in a CTA", Clocks::max_barriers); });
     *barrier = Barrier(at, barrier->id, count);
     if (grid_.options.detect_races) barrier->arriving = barrier->completed = clocks_.nothing();
 }
@@ -128,8 +133,10 @@ Barrier& CtaRunner::barrier_at(SharedAddress at, const char* what) {
     note_read(self_, at, 8);
     Barrier* barrier = barriers_.find(at);
     if (!barrier)
-        fail(self_, fmt::format("{} at shared byte {}, where no mbarrier was initialised", what,
-                                at - shared_base));
+        fail(self_, [&] {
+            return fmt::format("{} at shared byte {}, where no mbarrier was initialised", what,
+                               at - shared_base);
+        });
     return *barrier;
 }
 
