@@ -80,6 +80,11 @@ private:
         for (const Config& config : known) preferred_.push_back(config.text());
         for (const Config& config : defaults_) preferred_.push_back(config.text());
         candidates_ = first_candidates(plan_, problem_, sweep_.target, families_, known);
+        if (candidates_.empty())
+            return Error{Code::unsupported,
+                         fmt::format("no config of {} fits {} bytes of shared memory",
+                                     problem_.signature.text(), sweep_.target.shared_bytes_per_cta),
+                         "allow more with --max-smem"};
         progress_.stage = "prepare";
         note_(progress_);
         return sweep_.bench.prepare(problem_);
