@@ -76,11 +76,14 @@ static int parse_problem(const char* text, attune_problem* p) {
     const int fields =
         sscanf(text, "%4[^.].d%d.%6[^/]/b%d.h%d.kv%d.q%d.k%d", dtype, &p->head_dim, mask, &p->batch,
                &p->heads_q, &p->heads_kv, &p->seqlen_q, &p->seqlen_kv);
+    const int f16 = fields > 0 && strcmp(dtype, "f16") == 0;
+    const int causal = fields > 2 && strcmp(mask, "causal") == 0;
     p->struct_bytes = sizeof *p;
-    p->dtype = strcmp(dtype, "f16") == 0 ? ATTUNE_F16 : ATTUNE_BF16;
-    p->mask = strcmp(mask, "causal") == 0 ? ATTUNE_MASK_CAUSAL : ATTUNE_MASK_FULL;
+    p->dtype = f16 ? ATTUNE_F16 : ATTUNE_BF16;
+    p->mask = causal ? ATTUNE_MASK_CAUSAL : ATTUNE_MASK_FULL;
     p->want_lse = 0;
-    return fields == 8;
+    return fields == 8 && (f16 || strcmp(dtype, "bf16") == 0) &&
+           (causal || strcmp(mask, "full") == 0);
 }
 
 static int open_device(const char* device, attune_context** context) {
