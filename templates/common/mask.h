@@ -30,4 +30,21 @@ struct KeyMask {
     }
 };
 
+/// Scores at or past their row's key end become -inf. first_query, first_key: of this warp. L is a
+/// family's layout: Scores, m_blocks, n_tiles.
+template <class L, class Mask>
+ATTUNE_DEVICE void mask_scores(typename L::Scores& s, const Mask& mask, int first_query,
+                               int first_key) {
+    const int lane = lane_index();
+    ATTUNE_UNROLL
+    for (int i = 0; i < 2 * L::m_blocks; ++i) {
+        const int b = i / 2, half = i % 2;
+        const int query = first_query + 16 * b + lane / 4 + 8 * half;
+        const int end = mask.key_end(query) - first_key - 2 * (lane % 4);
+        ATTUNE_UNROLL
+        for (int j = 0; j < 2 * L::n_tiles; ++j)
+            if (8 * (j / 2) + j % 2 >= end) s[b][j / 2][2 * half + j % 2] = -infinity();
+    }
+}
+
 }  // namespace attune

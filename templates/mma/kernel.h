@@ -6,7 +6,7 @@
 #include "templates/abi.h"
 #include "templates/common/mask.h"
 #include "templates/common/schedule.h"
-#include "templates/mma/epilogue.h"
+#include "templates/mma/merge.h"
 #include "templates/mma/products.h"
 #include "templates/mma/ring.h"
 
@@ -82,7 +82,7 @@ private:
                 typename L::Scores s;
                 multiply_qk<V>(s, q, k_tile);
                 const SharedAddress v_tile = ring.template wait_v<edge>(step);
-                if (edge) mask_scores<V>(s, mask_, first_query, first_key);
+                if (edge) mask_scores<L>(s, mask_, first_query, first_key);
                 softmax.template begin_tile<edge>(s, o);
                 softmax_pv<V, edge>(o, s, softmax, v_tile);
                 softmax.after_pv(o);
@@ -124,7 +124,7 @@ private:
         if constexpr (L::split_kv) {
             Merge<V>(shared_).run(o, softmax, out);
         } else {
-            store_rows<V>(o, softmax, out);
+            store_rows<L>(o, softmax, out);
         }
     }
 

@@ -14,6 +14,8 @@ enum Grid { grid_per_q_tile = 0, grid_per_head = 1 };
 template <class V>
 struct Layout {
     using Element = typename V::Element;
+    static constexpr int head_dim = V::head_dim;
+    static constexpr bool write_lse = V::write_lse;
     static constexpr int threads = 32 * V::warps;
     static constexpr int columns = (V::head_dim + 15) / 16 * 16;
     static constexpr bool split_kv = V::partition == warps_over_kv;
