@@ -140,7 +140,7 @@ ATTUNE_API const char* attune_status_name(attune_status status);
 /* Opens a device and a store; NULL options are the defaults. *context is NULL on failure, and
  * attune_last_error(NULL) describes it (per thread). */
 ATTUNE_API attune_status attune_open(const attune_options* options, attune_context** context);
-/* Unloads every kernel. NULL is fine. */
+/* Unloads every kernel: wait for what was launched first. NULL is fine. */
 ATTUNE_API void attune_close(attune_context* context);
 
 /* Looks the problem up among the records of this very GPU (vendor, name, arch, SM count), in this

@@ -1,5 +1,6 @@
 // Device = what runs kernels: cuda:N, hip:N, emu:<gpu>. One interface, so that the same emit ->
-// compile -> load -> launch path serves all. Not thread-safe; one Device per thread.
+// compile -> load -> launch path serves all. Not thread-safe; one Device per thread,
+// except that launch() of one that is not emulated may be called from any.
 #pragma once
 
 #include <cstddef>

@@ -116,7 +116,7 @@ Result<Answer> Loader::look_up(const Problem& problem) {
     answer.measured = record.evidence == Evidence::measured;
     answer.config = record.config;
     answer.record_shape = record.problem.shape.text();
-    if (!exact) answer.advice = command("tune", problem);
+    if (!exact) answer.advice = tune_command(problem);
     return answer;
 }
 
@@ -142,7 +142,7 @@ Answer Loader::without_record(const Problem& problem) const {
     for (const Record& record : records_)
         imported = imported ||
                    (record.problem.signature == problem.signature && record.restriction.empty());
-    answer.advice = command(imported ? "build" : "tune", problem);
+    answer.advice = imported ? command("build") : tune_command(problem);
     return answer;
 }
 
@@ -154,7 +154,7 @@ Result<attune_kernel*> Loader::kernel_of(const Record& record) {
     if (!config)
         return Error{Code::version_mismatch,
                      fmt::format("a record's config is unknown here: {}", config.error().message),
-                     "update Attune, or tune again: " + command("tune", record.problem)};
+                     "update Attune, or tune again: " + tune_command(record.problem)};
     const auto binary = store_.binary(record.binary_sha256);
     if (!binary) return binary.error();
     auto kernel = std::make_unique<attune_kernel>();
@@ -170,10 +170,14 @@ Result<attune_kernel*> Loader::kernel_of(const Record& record) {
     return kernels_.emplace(key, std::move(kernel)).first->second.get();
 }
 
-std::string Loader::command(const char* verb, const Problem& problem) const {
+std::string Loader::command(const std::string& verb) const {
     const bool elsewhere = options_.store_path != default_store_path();
-    return fmt::format("attune {} --device {} --shapes {}{}", verb, device_->info().id,
-                       problem.text(), elsewhere ? " --store " + options_.store_path : "");
+    return fmt::format("attune {} --device {}{}", verb, device_->info().id,
+                       elsewhere ? " --store " + options_.store_path : "");
+}
+
+std::string Loader::tune_command(const Problem& problem) const {
+    return command("tune") + " --shapes " + problem.text();
 }
 
 Result<void> Loader::launch(const attune_kernel& kernel, const Problem& problem,

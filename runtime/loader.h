@@ -75,7 +75,8 @@ private:
     Result<Answer> look_up(const Problem& problem);
     Answer without_record(const Problem& problem) const;
     Result<attune_kernel*> kernel_of(const Record& record);
-    std::string command(const char* verb, const Problem& problem) const;
+    std::string command(const std::string& verb) const;
+    std::string tune_command(const Problem& problem) const;
 
     std::mutex mutex_;
     Options options_;
