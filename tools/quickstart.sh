@@ -9,8 +9,8 @@ attune=$build/tools/attune
 export ATTUNE_STORE=$build/quickstart.sqlite
 
 install_build_packages
-provide_nvrtc "$build"
 build release attune_cli attune_example_launch
+provide_nvrtc "$build"
 
 say "devices"
 "$attune" doctor

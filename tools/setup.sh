@@ -65,39 +65,30 @@ install_test_packages() {
         libbenchmark-dev "micro benchmarks"
 }
 
-# NVRTC compiles CUDA kernels, also for GPUs that are not here. The library's own search order finds
-# a toolkit or a wheel; where there is none, the wheel goes into <build folder>/nvrtc.
+# NVRTC compiles CUDA kernels, also for GPUs that are not here. Where the tool just built finds none,
+# the wheel goes into <build folder>/nvrtc.
 provide_nvrtc() {
-    local build=$1 found
-    [ -z "${ATTUNE_NVRTC:-}" ] || return 0
-    found=$(find_nvrtc "$build/nvrtc")
-    if [ -z "$found" ]; then
-        say "no NVRTC here: fetching the nvidia-cuda-nvrtc wheel from PyPI into $build/nvrtc"
-        install_missing python3-pip "fetches the wheel"
-        mkdir -p "$build/nvrtc"
-        if ! python3 -m pip download -q --no-deps --only-binary=:all: -d "$build/nvrtc" \
-            'nvidia-cuda-nvrtc>=13,<14' ||
-            ! python3 -m zipfile -e "$build"/nvrtc/nvidia_cuda_nvrtc-*.whl "$build/nvrtc"; then
-            echo "NVRTC could not be fetched: kernels for NVIDIA GPUs cannot be compiled here" >&2
-            return 0
-        fi
-        rm -f "$build"/nvrtc/*.whl
-        found=$(find_nvrtc "$build/nvrtc")
+    local folder=$1/nvrtc attune=$1/tools/attune
+    local lib=$folder/nvidia/cu13/lib
+    if [ -e "$lib/libnvrtc.so.13" ]; then export ATTUNE_NVRTC=$lib; fi
+    if has_nvrtc "$attune"; then return 0; fi
+    say "no NVRTC here: fetching the nvidia-cuda-nvrtc wheel from PyPI into $folder"
+    install_missing python3-pip "fetches the wheel"
+    mkdir -p "$folder"
+    if python3 -m pip download -q --no-deps --only-binary=:all: -d "$folder" \
+        'nvidia-cuda-nvrtc>=13,<14' &&
+        python3 -m zipfile -e "$folder"/nvidia_cuda_nvrtc-*.whl "$folder"; then
+        export ATTUNE_NVRTC=$lib
+    else
+        echo "NVRTC could not be fetched: kernels for NVIDIA GPUs cannot be compiled here" >&2
     fi
-    case $found in "$build"/*) export ATTUNE_NVRTC=$found ;; esac
-    echo "NVRTC: $found"
+    rm -f "$folder"/*.whl
 }
 
-# find_nvrtc <folder of ours>: prints the folder of the first libnvrtc; nothing if there is none.
-find_nvrtc() {
-    local library
-    for library in "$1"/nvidia/*/lib/libnvrtc.so.1[23] \
-        ${CUDA_HOME:+"$CUDA_HOME"/lib64/libnvrtc.so.1[23]} \
-        /usr/local/cuda*/lib64/libnvrtc.so.1[23] /opt/cuda/lib64/libnvrtc.so.1[23] \
-        /usr/lib/x86_64-linux-gnu/libnvrtc.so.1[23]; do
-        [ -e "$library" ] && dirname "$library" && return 0
-    done
-    return 0
+has_nvrtc() {
+    { "$1" doctor --json || true; } | python3 -c '
+import json, sys
+sys.exit(not any(c["name"] == "libnvrtc" and c["ok"] for c in json.load(sys.stdin)["checks"]))'
 }
 
 # build <preset> [target...]

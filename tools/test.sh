@@ -7,8 +7,8 @@ shift $(($# > 0 ? 1 : 0))
 
 install_build_packages
 install_test_packages
-provide_nvrtc "$root/build-$preset"
 build "$preset"
+provide_nvrtc "$root/build-$preset"
 
 say "tests"
 ctest --preset "$preset" -j2 "$@"
