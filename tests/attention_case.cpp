@@ -1,0 +1,307 @@
+#include "tests/attention_case.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <random>
+
+#include "tuner/device_buffer.h"
+#include "tuner/devices.h"
+#include "tuner/float16.h"
+
+namespace attune {
+namespace {
+
+constexpr long long gap = 256;               // elements before, between and behind tensors
+constexpr std::uint16_t unwritten = 0xffff;  // NaN; kernels make 0x7fff
+
+TensorStrides strides_of(long long row, long long head, long long rows) {
+    return {row * rows, head, row};
+}
+
+/// Calls visit(index of the row's first element in contiguous BHSD, the same in the placed tensor).
+template <class Visit>
+void for_each_row(const Shape& s, int heads, int rows, int d, const TensorPlace& at, Visit visit) {
+    long long from = 0;
+    for (int b = 0; b < s.batch; ++b)
+        for (int h = 0; h < heads; ++h)
+            for (int r = 0; r < rows; ++r, from += d)
+                visit(from,
+                      at.offset + b * at.strides.batch + h * at.strides.head + r * at.strides.row);
+}
+
+std::vector<std::uint16_t> input_image(const Problem& p, const Placement& at,
+                                       const HostTensors& tensors) {
+    std::vector<std::uint16_t> image(at.inputs, unwritten);
+    const Shape& s = p.shape;
+    const int d = p.signature.head_dim;
+    const auto put = [&](const std::vector<std::uint16_t>& values, int heads, int rows,
+                         const TensorPlace& place) {
+        for_each_row(s, heads, rows, d, place, [&](long long from, long long to) {
+            std::copy_n(&values[from], d, &image[to]);
+        });
+    };
+    put(tensors.q, s.heads_q, s.seqlen_q, at.q);
+    put(tensors.k, s.heads_kv, s.seqlen_kv, at.k);
+    put(tensors.v, s.heads_kv, s.seqlen_kv, at.v);
+    return image;
+}
+
+AttentionParams params_of(const Problem& p, const Placement& at, DevicePtr in, DevicePtr out,
+                          DevicePtr lse) {
+    const auto pointer = [](DevicePtr base, long long offset) {
+        return reinterpret_cast<void*>(base + 2 * offset);
+    };
+    AttentionParams params{};
+    params.q = pointer(in, at.q.offset);
+    params.k = pointer(in, at.k.offset);
+    params.v = pointer(in, at.v.offset);
+    params.o = pointer(out, at.o.offset);
+    params.lse = p.signature.lse ? static_cast<float*>(pointer(lse, gap)) : nullptr;
+    params.q_strides = at.q.strides;
+    params.k_strides = at.k.strides;
+    params.v_strides = at.v.strides;
+    params.o_strides = at.o.strides;
+    params.batch = p.shape.batch;
+    params.heads_q = p.shape.heads_q;
+    params.heads_kv = p.shape.heads_kv;
+    params.seqlen_q = p.shape.seqlen_q;
+    params.seqlen_kv = p.shape.seqlen_kv;
+    params.scale_log2 = static_cast<float>(default_scale(p.signature) * 1.4426950408889634);
+    return params;
+}
+
+Error wrong(std::string what) {
+    return {Code::wrong_result, std::move(what), ""};
+}
+
+/// Takes O's rows out of the image; what is left must be as it was.
+Result<std::vector<std::uint16_t>> take_o(const Problem& p, const Placement& at,
+                                          std::vector<std::uint16_t> image) {
+    const Shape& s = p.shape;
+    const int d = p.signature.head_dim;
+    std::vector<std::uint16_t> o(std::size_t(s.batch) * s.heads_q * s.seqlen_q * d);
+    for_each_row(s, s.heads_q, s.seqlen_q, d, at.o, [&](long long to, long long from) {
+        std::copy_n(&image[from], d, &o[to]);
+        std::fill_n(&image[from], d, unwritten);
+    });
+    if (const auto hole = std::find(o.begin(), o.end(), unwritten); hole != o.end())
+        return wrong(fmt::format("element {} of O was not written", hole - o.begin()));
+    const auto changed =
+        std::find_if(image.begin(), image.end(), [](std::uint16_t x) { return x != unwritten; });
+    if (changed != image.end())
+        return wrong(fmt::format("wrote outside O, at element {}", changed - image.begin()));
+    return o;
+}
+
+Result<std::vector<float>> take_lse(const std::vector<std::uint16_t>& image, std::size_t rows) {
+    std::vector<float> lse(rows);
+    if (rows > 0) std::memcpy(lse.data(), &image[gap], 4 * rows);
+    for (std::size_t i = 0; i < image.size(); ++i) {
+        const bool inside = i >= gap && i < gap + 2 * rows;
+        if (!inside && image[i] != unwritten)
+            return wrong(fmt::format("wrote outside LSE, at 16-bit word {}", i));
+    }
+    for (std::size_t i = 0; i < rows; ++i)
+        if (image[gap + 2 * i] == unwritten && image[gap + 2 * i + 1] == unwritten)
+            return wrong(fmt::format("element {} of LSE was not written", i));
+    return lse;
+}
+
+}  // namespace
+
+std::string test_device_id() {
+    const char* chosen = std::getenv("ATTUNE_TEST_DEVICE");
+    return chosen ? chosen : "emu:h200";
+}
+
+HostTensors normal_tensors(const Problem& problem, unsigned seed) {
+    std::mt19937 engine(seed);
+    std::normal_distribution<float> normal;
+    const Shape& s = problem.shape;
+    const auto make = [&](int heads, int rows) {
+        std::vector<std::uint16_t> values(std::size_t(s.batch) * heads * rows *
+                                          problem.signature.head_dim);
+        for (std::uint16_t& x : values) x = from_float(normal(engine), problem.signature.dtype);
+        return values;
+    };
+    HostTensors tensors;
+    tensors.q = make(s.heads_q, s.seqlen_q);
+    tensors.k = make(s.heads_kv, s.seqlen_kv);
+    tensors.v = make(s.heads_kv, s.seqlen_kv);
+    return tensors;
+}
+
+Reference reference_of(const Problem& problem, const HostTensors& t) {
+    return compute_reference(problem, default_scale(problem.signature), t.q, t.k, t.v);
+}
+
+Placement place(const Problem& problem, TensorLayout layout) {
+    const Shape& s = problem.shape;
+    const long long d = problem.signature.head_dim;
+    const long long rows = std::max(s.seqlen_q, s.seqlen_kv);
+    const auto strides = [&](int heads, int length) {
+        if (layout == TensorLayout::bhsd) return TensorStrides{d * heads * length, d * length, d};
+        const long long pad = layout == TensorLayout::padded ? 8 : 0;
+        return strides_of((d + pad) * heads + pad, d + pad, length);
+    };
+    const long long q_size = s.batch * strides(s.heads_q, s.seqlen_q).batch;
+    const long long kv_size = s.batch * strides(s.heads_kv, s.seqlen_kv).batch;
+    Placement at{};
+    at.o = {gap, strides(s.heads_q, s.seqlen_q)};
+    at.outputs = q_size + 2 * gap;
+    if (layout == TensorLayout::fused_qkv) {
+        const TensorStrides fused = strides_of((s.heads_q + 2 * s.heads_kv) * d, d, rows);
+        at.q = {gap, fused};
+        at.k = {gap + s.heads_q * d, fused};
+        at.v = {gap + (s.heads_q + s.heads_kv) * d, fused};
+        at.inputs = 2 * gap + s.batch * fused.batch;
+        return at;
+    }
+    at.q = {gap, strides(s.heads_q, s.seqlen_q)};
+    at.k = {2 * gap + q_size, strides(s.heads_kv, s.seqlen_kv)};
+    at.v = {at.k.offset + gap + kv_size, at.k.strides};
+    at.inputs = at.v.offset + kv_size + gap;
+    return at;
+}
+
+Result<TestBed> TestBed::open(const std::string& device_id,
+                              const std::vector<TemplateFile>& templates) {
+    TestBed bed;
+    auto device = open_device(device_id);
+    if (!device) return device.error();
+    bed.device_ = std::move(*device);
+    auto compiler = bed.emulated() ? open_host_compiler(templates) : open_nvrtc(templates);
+    if (!compiler) return compiler.error();
+    bed.compiler_ = std::move(*compiler);
+    bed.templates_ = templates;
+    return bed;
+}
+
+Result<Kernel> TestBed::kernel(const Signature& signature, const Config& config) {
+    const std::string key = signature.text() + " " + config.text();
+    if (const auto made = kernels_.find(key); made != kernels_.end()) return made->second;
+    if (const Constraint* broken = broken_constraint(signature, config, target()))
+        return Error{Code::invalid_argument, fmt::format("{}: {}", key, broken->meaning), ""};
+    const auto binary =
+        compiler_->compile(emit({signature, config, target()}, templates_), target().arch);
+    if (!binary) return binary.error();
+    const Launch launch = find_family(config.family)->launch(signature, config, Shape{}, target());
+    const auto loaded = device_->load(binary->bytes, binary->entry, launch.shared_bytes);
+    if (loaded) kernels_[key] = *loaded;
+    return loaded;
+}
+
+void TestBed::forget_kernels() {
+    for (const auto& [key, kernel] : kernels_) (void)device_->unload(kernel);
+    kernels_.clear();
+}
+
+Result<Outcome> TestBed::run(const Problem& problem, const Config& config,
+                             const HostTensors& tensors, TensorLayout layout) {
+    const auto loaded = kernel(problem.signature, config);
+    if (!loaded) return loaded.error();
+    const Placement at = place(problem, layout);
+    const std::vector<std::uint16_t> image = input_image(problem, at, tensors);
+    const std::size_t rows =
+        problem.signature.lse
+            ? std::size_t(problem.shape.batch) * problem.shape.heads_q * problem.shape.seqlen_q
+            : 0;
+    const std::size_t lse_words = 2 * (rows + gap);  // 16-bit
+    auto in = DeviceBuffer::allocate(*device_, 2 * image.size());
+    auto out = DeviceBuffer::allocate(*device_, 2 * at.outputs);
+    auto lse = DeviceBuffer::allocate(*device_, 2 * lse_words);
+    for (const auto* buffer : {&in, &out, &lse})
+        if (!*buffer) return buffer->error();
+    const Launch launch =
+        find_family(config.family)->launch(problem.signature, config, problem.shape, target());
+    if (launch.workspace_bytes > 0) return wrong("these tests hand out no workspace");
+    const AttentionParams params = params_of(problem, at, in->ptr(), out->ptr(), lse->ptr());
+    const auto ran = [&]() -> Result<void> {
+        auto done = device_->copy_to_device(in->ptr(), image.data(), 2 * image.size());
+        if (done) done = device_->fill(out->ptr(), 0xffffffff, out->bytes());
+        if (done) done = device_->fill(lse->ptr(), 0xffffffff, lse->bytes());
+        if (done && launch.ctas > 0)
+            done = device_->launch(*loaded, launch, &params, sizeof params);
+        return done ? device_->synchronize() : done;
+    }();
+    if (!ran) return ran.error();
+    auto out_image = read_back<std::uint16_t>(*device_, out->ptr(), at.outputs);
+    if (!out_image) return out_image.error();
+    auto lse_image = read_back<std::uint16_t>(*device_, lse->ptr(), lse_words);
+    if (!lse_image) return lse_image.error();
+    auto o_values = take_o(problem, at, *std::move(out_image));
+    if (!o_values) return o_values.error();
+    auto lse_values = take_lse(*lse_image, rows);
+    if (!lse_values) return lse_values.error();
+    return Outcome{*std::move(o_values), *std::move(lse_values)};
+}
+
+TestBed& test_bed() {
+    static TestBed bed = [] {
+        auto opened = TestBed::open(test_device_id());
+        if (!opened) {
+            fmt::print(stderr, "{}: {}\n", test_device_id(), opened.error().text());
+            std::exit(1);
+        }
+        fmt::print("device under test: {} ({}), kernels by {}\n", opened->device().info().id,
+                   opened->target().name, opened->compiler().toolchain());
+        return *std::move(opened);
+    }();
+    return bed;
+}
+
+Bars bars_of(const Reference& reference) {
+    double error = 0;
+    for (std::size_t i = 0; i < reference.o.size(); ++i)
+        error = std::max(error, std::fabs(reference.o[i] - reference.baseline[i]));
+    return {error_bar(error)};
+}
+
+std::string difference(const Problem& problem, const Reference& reference, const Outcome& outcome,
+                       const Bars& bars, const std::vector<bool>& skip) {
+    const int d = problem.signature.head_dim;
+    for (std::size_t row = 0; row < reference.lse.size(); ++row) {
+        if (!skip.empty() && skip[row]) continue;
+        for (int c = 0; c < d; ++c) {
+            const double got = to_float(outcome.o[row * d + c], problem.signature.dtype);
+            const double want = reference.o[row * d + c];
+            if (!(std::fabs(got - want) <= bars.o))
+                return fmt::format("row {} column {}: {} where {} is right, bar {}", row, c, got,
+                                   want, bars.o);
+        }
+        if (outcome.lse.empty()) continue;
+        const double got = outcome.lse[row], want = reference.lse[row];
+        // A float's own spacing matters where the LSE is large.
+        const double bar = bars.lse + std::ldexp(std::fabs(want), -22);
+        if (got != want && !(std::fabs(got - want) <= bar))
+            return fmt::format("LSE of row {}: {} where {} is right, bar {}", row, got, want, bar);
+    }
+    return "";
+}
+
+std::vector<std::string> policy_configs(DType dtype) {
+    std::vector<std::string> configs{
+        "mma/q64.kv32.w4",
+        "mma/q32.kv32.w2.s2.rescale=moved.dir=fwd",
+        "mma/q64.kv32.w2.s2.rescale=norm.mix=yes.grid=head",
+        "mma/q64.kv32.w4.s3.ring=mbar.rescale=stale.mix=yes",
+        "mma/q32.kv64.w2.s2.rescale=stale.mix=yes.part=kv.qop=reg",
+        "mma/q32.kv64.w4.rescale=moved.part=kv",
+    };
+    if (dtype == DType::bf16) {
+        configs.push_back("mma/q64.kv32.w4.s4.ring=mbar.rescale=defer.mix=yes.qop=reg");
+        configs.push_back("mma/q32.kv64.w2.rescale=defer.mix=yes.part=kv");
+    }
+    return configs;
+}
+
+double unit_roundoff(DType dtype) {
+    return dtype == DType::bf16 ? 0x1p-9 : 0x1p-11;
+}
+
+}  // namespace attune

@@ -1,0 +1,100 @@
+// One launch of one attention kernel on the device under test: host tensors, a layout, guarded
+// outputs, and how far the results are from fp64. The same tests run on every device.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/emu/emu.h"
+#include "tuner/compiler.h"
+#include "tuner/reference.h"
+
+namespace attune {
+
+/// $ATTUNE_TEST_DEVICE ("cuda:0"), else "emu:h200".
+std::string test_device_id();
+
+/// Values as the kernel sees them; contiguous BHSD.
+struct HostTensors {
+    std::vector<std::uint16_t> q, k, v;
+};
+HostTensors normal_tensors(const Problem& problem, unsigned seed);
+Reference reference_of(const Problem& problem, const HostTensors& tensors);
+
+/// How the tensors lie in memory. padded: BSHD with unused elements behind every row.
+enum class TensorLayout { bhsd, bshd, fused_qkv, padded };
+
+/// Where a tensor starts and how it goes on, in elements.
+struct TensorPlace {
+    long long offset;
+    TensorStrides strides;
+};
+/// q, k and v lie in one buffer of `inputs` elements, o in one of `outputs`.
+struct Placement {
+    TensorPlace q, k, v, o;
+    long long inputs, outputs;
+};
+Placement place(const Problem& problem, TensorLayout layout);
+
+/// What a launch left behind; contiguous BHSD. lse is empty where it is not wanted.
+struct Outcome {
+    std::vector<std::uint16_t> o;
+    std::vector<float> lse;
+};
+
+/// The device under test, its compiler, and the kernels made so far.
+class TestBed {
+public:
+    static Result<TestBed> open(const std::string& device_id,
+                                const std::vector<TemplateFile>& templates = embedded_templates());
+
+    Device& device() { return *device_; }
+    const Target& target() const { return device_->info().target; }
+    bool emulated() const { return device_->info().emulated; }
+    /// Null on a GPU.
+    EmuDevice* emulator() { return dynamic_cast<EmuDevice*>(device_.get()); }
+    Compiler& compiler() { return *compiler_; }
+
+    /// Made once per signature and config; the config must be legal.
+    Result<Kernel> kernel(const Signature& signature, const Config& config);
+    void forget_kernels();
+
+    /// Inputs, outputs and everything around them start as NaN. wrong_result where an element
+    /// outside O or LSE changed, or one inside was not written.
+    Result<Outcome> run(const Problem& problem, const Config& config, const HostTensors& tensors,
+                        TensorLayout layout = TensorLayout::bhsd);
+
+private:
+    TestBed() = default;
+    std::unique_ptr<Device> device_;
+    std::unique_ptr<Compiler> compiler_;
+    std::vector<TemplateFile> templates_;
+    std::map<std::string, Kernel> kernels_;
+};
+
+/// The bed that the tests of a binary share.
+TestBed& test_bed();
+
+struct Bars {
+    double o;
+    double lse = lse_bar;
+};
+/// The bar for random inputs: twice the low-precision baseline's own error, plus 1e-5.
+Bars bars_of(const Reference& reference);
+
+/// What is wrong with an outcome; "" if nothing. `skip` rows (over batch and heads) are not looked
+/// at.
+std::string difference(const Problem& problem, const Reference& reference, const Outcome& outcome,
+                       const Bars& bars, const std::vector<bool>& skip = {});
+
+/// A config of every softmax policy and every way to walk and share the keys, on small tiles: what
+/// properties and attacks are tried on.
+std::vector<std::string> policy_configs(DType dtype);
+
+/// bf16 keeps 8 bits, f16 11: what rounding to nearest may change, relatively.
+double unit_roundoff(DType dtype);
+
+}  // namespace attune

@@ -1,0 +1,81 @@
+#include "tests/attention_grid.h"
+
+#include <ostream>
+
+namespace attune {
+
+void PrintTo(const GridCase& grid_case, std::ostream* out) {
+    *out << grid_case.signature.text() << " " << grid_case.config.text();
+}
+
+Signature widest_signature() {
+    return *Signature::parse("bf16.d32.causal.lse");
+}
+
+std::vector<Signature> grid_signatures() {
+    std::vector<Signature> signatures;
+    for (const char* text :
+         {"bf16.d32.causal.lse", "f16.d64.causal.lse", "bf16.d128.causal.lse", "f16.d40.full.lse",
+          "bf16.d96.causal", "f16.d128.full.lse", "bf16.d256.causal.lse", "f16.d72.causal",
+          "bf16.d160.full.lse", "f16.d192.causal.lse", "bf16.d80.full", "f16.d224.full.lse",
+          "bf16.d64.full.lse", "f16.d256.causal", "bf16.d8.causal.lse"})
+        signatures.push_back(*Signature::parse(text));
+    return signatures;
+}
+
+std::vector<Shape> grid_shapes(bool emulated) {
+    std::vector<const char*> texts{
+        "b1.h2.kv1.q113.k203", "b2.h2.kv2.q128.k217",   "b1.h4.kv1.q108.k256",
+        "b1.h1.kv1.q256.k512", "b3.h2.kv1.q1.k1",       "b1.h6.kv2.q1.k339",
+        "b2.h2.kv1.q3.k1024",  "b1.h3.kv3.q64.k1",      "b1.h2.kv1.q239.k1",
+        "b1.h1.kv1.q799.k3",   "b2.h2.kv1.q0.k128",     "b2.h2.kv1.q70.k0",
+        "b2.h4.kv2.q64.k64",   "b1.h1.kv1.q1023.k1024", "b1.h1.kv1.q1024.k1023"};
+    if (!emulated)
+        for (const char* text : {"b1.h2.kv1.q2048.k2048", "b1.h4.kv1.q1.k131072"})
+            texts.push_back(text);
+    std::vector<Shape> shapes;
+    for (const char* text : texts) shapes.push_back(*Shape::parse(text));
+    return shapes;
+}
+
+std::vector<GridCase> grid_cases(const Target& target, bool emulated) {
+    constexpr unsigned seed = 2;
+    constexpr std::size_t covered_on_a_gpu = 7;
+    const Family& family = *find_family("mma");
+    const std::vector<Signature> signatures = grid_signatures();
+    std::vector<GridCase> cases;
+    const auto add = [&](const Signature& signature, const Config& config) {
+        cases.push_back({signature, config, int(cases.size())});
+    };
+    for (const Signature& signature : signatures) {
+        add(signature, family.default_config(signature, target));
+        if (emulated) continue;
+        for (const Config& config : family.table_points(signature, target))
+            if (!broken_constraint(signature, config, target)) add(signature, config);
+    }
+    if (!emulated) {
+        for (std::size_t i = 0; i < covered_on_a_gpu; ++i)
+            for (const Config& config : pairwise_cover(family, signatures[i], target, seed))
+                add(signatures[i], config);
+        return cases;
+    }
+    for (const Config& config : pairwise_cover(family, widest_signature(), target, seed)) {
+        std::size_t at = cases.size();
+        while (broken_constraint(signatures[at % signatures.size()], config, target)) ++at;
+        add(signatures[at % signatures.size()], config);
+    }
+    return cases;
+}
+
+std::vector<Shape> shapes_of(const GridCase& grid_case, bool emulated) {
+    const std::vector<Shape> all = grid_shapes(emulated);
+    if (!emulated) return all;
+    const Config& config = grid_case.config;
+    const int queries = config["q"] + 17, keys = 2 * config["kv"] + config["kv"] / 2 + 5;
+    std::vector<Shape> shapes{{1, 2, 1, queries, keys}};
+    for (int i = 0; i < 3; ++i)
+        shapes.push_back(all[std::size_t(3 * grid_case.index + i) % all.size()]);
+    return shapes;
+}
+
+}  // namespace attune

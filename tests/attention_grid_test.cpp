@@ -1,0 +1,158 @@
+// Every legal pair of axis values at least once, on shapes around tile edges, in every layout,
+// against fp64. ATTUNE_TEST_DEVICE picks the device.
+#include "tests/attention_grid.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+
+#include "tuner/device_buffer.h"
+
+namespace attune {
+namespace {
+
+constexpr TensorLayout layouts[] = {TensorLayout::bhsd, TensorLayout::bshd, TensorLayout::fused_qkv,
+                                    TensorLayout::padded};
+
+TEST(GridDevice, IsTheOneAskedFor) {
+    TestBed& bed = test_bed();
+    EXPECT_EQ(bed.device().info().id, test_device_id());
+    EXPECT_EQ(bed.emulated(), test_device_id().starts_with("emu:"));
+    const Signature signature = widest_signature();
+    const Config config = *Config::parse("mma/q64.kv32.w4");
+    const auto binary =
+        bed.compiler().compile(emit({signature, config, bed.target()}), bed.target().arch);
+    ASSERT_TRUE(binary) << binary.error().text();
+    // Code of the one does not run on the other: an ELF's machine is x86-64, or CUDA.
+    std::uint16_t machine = 0;
+    std::memcpy(&machine, binary->bytes.data() + 18, 2);
+    EXPECT_EQ(machine, bed.emulated() ? 62 : 190);
+    const Problem problem{signature, {1, 1, 1, 64, 64}};
+    ASSERT_TRUE(bed.run(problem, config, normal_tensors(problem, 1)));
+    if (bed.emulated()) {
+        EXPECT_GT(bed.emulator()->last_counts().mma, 0u);
+    }
+}
+
+/// Inputs and what they must give, made once per problem.
+struct Case {
+    HostTensors tensors;
+    Reference reference;
+};
+const Case& case_of(const Problem& problem) {
+    static std::map<std::string, Case> made;
+    const auto [at, fresh] = made.try_emplace(problem.text());
+    if (fresh) {
+        at->second.tensors = normal_tensors(problem, 7);
+        at->second.reference = reference_of(problem, at->second.tensors);
+    }
+    return at->second;
+}
+
+class Grid : public testing::TestWithParam<GridCase> {};
+
+TEST_P(Grid, IsRightAndRepeatable) {
+    TestBed& bed = test_bed();
+    const auto& [signature, config, index] = GetParam();
+    int turn = index;
+    for (const Shape& shape : shapes_of(GetParam(), bed.emulated())) {
+        const Problem problem{signature, shape};
+        SCOPED_TRACE(problem.text());
+        const Case& expected = case_of(problem);
+        const TensorLayout layout = layouts[turn++ % 4];
+        if (bed.emulated()) bed.emulator()->set_options({.seed = unsigned(turn)});
+        const auto first = bed.run(problem, config, expected.tensors, layout);
+        ASSERT_TRUE(first) << first.error().text();
+        EXPECT_EQ(difference(problem, expected.reference, *first, bars_of(expected.reference)), "");
+        if (bed.emulated()) bed.emulator()->set_options({.seed = unsigned(turn) + 1000});
+        const auto second = bed.run(problem, config, expected.tensors, layout);
+        ASSERT_TRUE(second) << second.error().text();
+        EXPECT_EQ(first->o, second->o);
+        EXPECT_EQ(first->lse, second->lse);
+    }
+    bed.forget_kernels();
+}
+
+INSTANTIATE_TEST_SUITE_P(Mma, Grid,
+                         testing::ValuesIn(grid_cases(test_bed().target(), test_bed().emulated())));
+
+/// Holds the grid's own promise, so that it cannot shrink unnoticed.
+TEST(GridCoverage, MeetsEveryLegalPairShapeAndSignature) {
+    TestBed& bed = test_bed();
+    using Pair = std::array<int, 4>;
+    const auto pairs_of = [](const Config& config, std::set<Pair>& pairs) {
+        const int axes = int(config.values.size());
+        for (int i = 0; i < axes; ++i)
+            for (int j = i + 1; j < axes; ++j)
+                pairs.insert({i, config.values[i], j, config.values[j]});
+    };
+    std::set<Pair> legal, met;
+    std::set<std::string> signatures, shapes;
+    for_each_legal(*find_family("mma"), widest_signature(), bed.target(), [&](const Config& c) {
+        pairs_of(c, legal);
+        return true;
+    });
+    for (const GridCase& grid_case : grid_cases(bed.target(), bed.emulated())) {
+        EXPECT_EQ(broken_constraint(grid_case.signature, grid_case.config, bed.target()), nullptr);
+        pairs_of(grid_case.config, met);
+        signatures.insert(grid_case.signature.text());
+        for (const Shape& shape : shapes_of(grid_case, bed.emulated())) shapes.insert(shape.text());
+    }
+    EXPECT_TRUE(std::includes(met.begin(), met.end(), legal.begin(), legal.end()));
+    for (const Signature& signature : grid_signatures())
+        EXPECT_TRUE(signatures.contains(signature.text())) << signature.text();
+    for (const Shape& shape : grid_shapes(bed.emulated()))
+        EXPECT_TRUE(shapes.contains(shape.text())) << shape.text();
+}
+
+/// Rows that lie 2^21 elements apart reach past 2^31 elements in each tensor.
+TEST(GridOffsets, PassTwoToThe31) {
+    TestBed& bed = test_bed();
+    if (bed.emulated()) GTEST_SKIP() << "needs 20 GB of device memory: on a GPU only";
+    const Problem problem{widest_signature(), {1, 2, 1, 1100, 1100}};
+    const Config config = *Config::parse("mma/q64.kv32.w4");
+    const Case& expected = case_of(problem);
+    const int d = problem.signature.head_dim;
+    constexpr long long apart = 1LL << 21;
+    const auto buffer = DeviceBuffer::allocate(bed.device(), 2 * (apart * 1100 + 1024));
+    ASSERT_TRUE(buffer) << buffer.error().text();
+    const auto lse = DeviceBuffer::allocate(bed.device(), 4 * 2 * 1100);
+    ASSERT_TRUE(lse) << lse.error().text();
+    // One row holds q of both heads, k, v, and o of both heads.
+    const auto at = [&](int slot, int row) { return buffer->ptr() + 2 * (row * apart + slot * d); };
+    const auto& [q, k, v] = expected.tensors;
+    for (int row = 0; row < 1100; ++row)
+        for (const auto& [slot, from] :
+             {std::pair(0, &q[row * d]), std::pair(1, &q[(1100 + row) * d]),
+              std::pair(2, &k[row * d]), std::pair(3, &v[row * d])})
+            ASSERT_TRUE(bed.device().copy_to_device(at(slot, row), from, 2 * d));
+    const TensorStrides strides{0, d, apart};
+    AttentionParams params{};
+    params.q = reinterpret_cast<void*>(at(0, 0));
+    params.k = reinterpret_cast<void*>(at(2, 0));
+    params.v = reinterpret_cast<void*>(at(3, 0));
+    params.o = reinterpret_cast<void*>(at(4, 0));
+    params.lse = lse->as<float>();
+    params.q_strides = params.k_strides = params.v_strides = params.o_strides = strides;
+    params.batch = params.heads_kv = 1;
+    params.heads_q = 2;
+    params.seqlen_q = params.seqlen_kv = 1100;
+    params.scale_log2 = default_scale(problem.signature) * 1.44269504f;
+    const auto kernel = bed.kernel(problem.signature, config);
+    ASSERT_TRUE(kernel) << kernel.error().text();
+    const Launch launch =
+        find_family("mma")->launch(problem.signature, config, problem.shape, bed.target());
+    ASSERT_TRUE(bed.device().launch(*kernel, launch, &params, sizeof params));
+    ASSERT_TRUE(bed.device().synchronize());
+    Outcome got;
+    got.o.resize(2 * 1100 * d);
+    for (int i = 0; i < 2 * 1100; ++i)
+        ASSERT_TRUE(bed.device().copy_to_host(&got.o[i * d], at(4 + i / 1100, i % 1100), 2 * d));
+    got.lse = *read_back<float>(bed.device(), lse->ptr(), 2 * 1100);
+    EXPECT_EQ(difference(problem, expected.reference, got, bars_of(expected.reference)), "");
+}
+
+}  // namespace
+}  // namespace attune
