@@ -55,10 +55,25 @@ void CtaRunner::forget_records() {
 std::optional<std::string> CtaRunner::run(int cta) {
     running = this;
     cta_ = cta;
+    begin();
+    self_ = any_ready_thread();
+    switch_to(host_, threads_[self_].fiber);
+    if (!fault_ && exited_ < grid_.threads) fault_ = fmt::format("CTA {}: {}", cta_, deadlock());
+    for (Warp& warp : warps_) counts_.bank_conflicts += warp.log.flush();
+    bool unfinished = fault_.has_value();  // or copies that never landed
+    for (const Thread& thread : threads_) unfinished |= !thread.copies.empty();
+    for (const Barrier& barrier : barriers_.all()) unfinished |= !barrier.copies.empty();
+    if (unfinished) forget_records();
+    running = nullptr;
+    return fault_;
+}
+
+/// Records stay: a CTA begins as if all its threads had met after the CTA before it.
+void CtaRunner::begin() {
     ticks_ = 0;
     at_cta_sync_ = exited_ = 0;
     votes_ = false;
-    random_ = (std::uint64_t(grid_.options.seed) << 32) + static_cast<std::uint32_t>(cta);
+    random_ = (std::uint64_t(grid_.options.seed) << 32) + static_cast<std::uint32_t>(cta_);
     fault_.reset();
     shared_.poison();
     barriers_.clear();
@@ -73,17 +88,7 @@ std::optional<std::string> CtaRunner::run(int cta) {
     for (Warp& warp : warps_) {
         warp.ready = ~0u;
         warp.arrived = 0;
-        warp.log.flush();
     }
-    self_ = any_ready_thread();
-    switch_to(host_, threads_[self_].fiber);
-    if (!fault_ && exited_ < grid_.threads) fault_ = fmt::format("CTA {}: {}", cta_, deadlock());
-    bool copies_left = fault_.has_value();
-    for (const Thread& thread : threads_) copies_left |= !thread.copies.empty();
-    for (const Barrier& barrier : barriers_.all()) copies_left |= !barrier.copies.empty();
-    if (copies_left) forget_records();
-    running = nullptr;
-    return fault_;
 }
 
 void CtaRunner::thread_main(void* runner) {

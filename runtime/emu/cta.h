@@ -104,6 +104,7 @@ private:
         AccessLog log;
     };
 
+    void begin();
     static void thread_main(void* runner);
     /// Ends the CTA: its fibers are abandoned where they stand, so nothing that owns memory may be
     /// alive on them. That is why `what` is a function that makes the text.

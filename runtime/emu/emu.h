@@ -22,8 +22,8 @@ struct EmuCounts {
 
 struct EmuOptions {
     unsigned seed = 0;         // shuffles which warp runs next; same seed, same run
-    bool detect_races = true;  // vector clocks per warp over shared memory
-    int threads = 0;           // host threads running CTAs; 0 = all cores
+    bool detect_races = true;  // vector clocks per thread over shared memory
+    int threads = 0;           // host threads running CTAs, 32 at most; 0 = all cores
 };
 
 class EmuDevice : public Device {
