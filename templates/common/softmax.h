@@ -52,26 +52,74 @@ struct OnlineSoftmax {
         }
     }
 
+    /// A number for each row.
+    struct Rows {
+        float of[m_blocks][2];
+    };
+
+    /// Row maxima of n-tiles from .. to - 1, in log2 units.
+    template <int n_tiles>
+    ATTUNE_DEVICE Rows maxima(const float (&s)[m_blocks][n_tiles][4], int from, int to) const {
+        Rows top;
+        ATTUNE_UNROLL
+        for (int i = 0; i < 2 * m_blocks; ++i) {
+            const int b = i / 2, half = i % 2;
+            float most = -infinity();
+            ATTUNE_UNROLL
+            for (int n = from; n < to; ++n)
+                most = max_f32(most, max_f32(s[b][n][2 * half], s[b][n][2 * half + 1]));
+            top.of[b][half] = quad_max(most) * scale_log2;
+        }
+        return top;
+    }
+
+    /// An exact reference has to follow these maxima.
+    ATTUNE_DEVICE bool must_follow(const Rows& top) const {
+        if (rescale != Rescale::when_moved) return true;
+        bool moved = false;
+        ATTUNE_UNROLL
+        for (int i = 0; i < 2 * m_blocks; ++i)
+            moved = moved || top.of[i / 2][i % 2] > reference[i / 2][i % 2] + moved_by;
+        return warp_any(moved);
+    }
+
+    /// Raises references to `top` where that is higher. Returns what O shrinks by.
+    ATTUNE_DEVICE Rows raise(const Rows& top) {
+        Rows by;
+        ATTUNE_UNROLL
+        for (int i = 0; i < 2 * m_blocks; ++i) {
+            const int b = i / 2, half = i % 2;
+            const float before = reference[b][half];
+            const float now = max_f32(before, top.of[b][half]);
+            reference[b][half] = now;
+            const float factor = exp2_approx(before - now);
+            by.of[b][half] = factor;
+            if (rescale == Rescale::normalised) by.of[b][half] *= quad_sum(sum[b][half]);
+            sum[b][half] *= factor;
+        }
+        return by;
+    }
+
+    template <int d_tiles>
+    ATTUNE_DEVICE static void shrink(float (&o)[m_blocks][d_tiles][4], const Rows& by) {
+        ATTUNE_UNROLL
+        for (int i = 0; i < m_blocks * d_tiles * 4; ++i)
+            o[i / (4 * d_tiles)][i / 4 % d_tiles][i % 4] *= by.of[i / (4 * d_tiles)][i % 4 / 2];
+    }
+
     /// Brings references and O in order for a tile of scores. `edge`: every block will be checked.
     template <bool edge, int n_tiles, int d_tiles>
     ATTUNE_DEVICE void begin_tile(const float (&s)[m_blocks][n_tiles][4],
                                   float (&o)[m_blocks][d_tiles][4]) {
         if constexpr (exact) {
-            float top[m_blocks][2];
-            bool moved = rescale != Rescale::when_moved;
-            ATTUNE_UNROLL
-            for (int i = 0; i < 2 * m_blocks; ++i) {
-                const int b = i / 2, half = i % 2;
-                top[b][half] = row_max(s[b], half, 0, n_tiles) * scale_log2;
-                moved = moved || top[b][half] > reference[b][half] + moved_by;
-            }
-            if (rescale != Rescale::when_moved || warp_any(moved)) raise(top, o);
+            const Rows top = maxima(s, 0, n_tiles);
+            if (must_follow(top)) shrink(o, raise(top));
         } else if constexpr (rescale == Rescale::deferred && !edge) {
             bool large = false;
             ATTUNE_UNROLL
             for (int i = 0; i < 2 * m_blocks; ++i)
                 large = large || !(sum[i / 2][i % 2] <= shift_limit);
-            if (warp_any(large)) shift(o);
+            if (warp_any(large)) shrink(o, shift());
         }
     }
 
@@ -130,8 +178,13 @@ struct OnlineSoftmax {
 
     template <int d_tiles>
     ATTUNE_DEVICE void after_pv(float (&o)[m_blocks][d_tiles][4]) {
-        if (rescale == Rescale::normalised)
-            scale_rows(o, [&](int b, int half) { return reciprocal(quad_sum(sum[b][half])); });
+        if constexpr (rescale == Rescale::normalised) {
+            Rows by;
+            ATTUNE_UNROLL
+            for (int i = 0; i < 2 * m_blocks; ++i)
+                by.of[i / 2][i % 2] = reciprocal(quad_sum(sum[i / 2][i % 2]));
+            shrink(o, by);
+        }
     }
 
     /// Some row's sum was lost (deferred), or is NaN.
@@ -147,8 +200,12 @@ struct OnlineSoftmax {
     ATTUNE_DEVICE void finish(float (&o)[m_blocks][d_tiles][4]) {
         ATTUNE_UNROLL
         for (int i = 0; i < 2 * m_blocks; ++i) sum[i / 2][i % 2] = quad_sum(sum[i / 2][i % 2]);
-        if (rescale == Rescale::normalised)
-            scale_rows(o, [&](int b, int half) { return sum[b][half]; });
+        if constexpr (rescale == Rescale::normalised) {
+            Rows whole;
+            ATTUNE_UNROLL
+            for (int i = 0; i < 2 * m_blocks; ++i) whole.of[i / 2][i % 2] = sum[i / 2][i % 2];
+            shrink(o, whole);
+        }
     }
 
     /// 1/x, and 0 for the sum of a row that attends nothing; NaN stays NaN.
@@ -161,75 +218,29 @@ struct OnlineSoftmax {
     }
 
 private:
-    template <int n_tiles>
-    ATTUNE_DEVICE static float row_max(const float (&s)[n_tiles][4], int half, int from, int to) {
-        float top = -infinity();
-        ATTUNE_UNROLL
-        for (int n = from; n < to; ++n)
-            top = max_f32(top, max_f32(s[n][2 * half], s[n][2 * half + 1]));
-        return quad_max(top);
-    }
-
-    template <int d_tiles>
-    ATTUNE_DEVICE void raise(const float (&top)[m_blocks][2], float (&o)[m_blocks][d_tiles][4]) {
-        float factor[m_blocks][2];
-        ATTUNE_UNROLL
-        for (int i = 0; i < 2 * m_blocks; ++i) {
-            const int b = i / 2, half = i % 2;
-            const float before = reference[b][half];
-            const float now = max_f32(before, top[b][half]);
-            reference[b][half] = now;
-            const float shrink = exp2_approx(before - now);
-            factor[b][half] = shrink;
-            if (rescale == Rescale::normalised) factor[b][half] *= quad_sum(sum[b][half]);
-            sum[b][half] *= shrink;
-        }
-        scale_rows(o, [&](int b, int half) { return factor[b][half]; });
-    }
-
     template <int n_tiles, int d_tiles>
     ATTUNE_DEVICE void redo(Block& block, const float (&s)[m_blocks][n_tiles][4], int index,
                             float (&o)[m_blocks][d_tiles][4]) {
-        float top[m_blocks][2];
-        ATTUNE_UNROLL
-        for (int i = 0; i < 2 * m_blocks; ++i)
-            top[i / 2][i % 2] = row_max(s[i / 2], i % 2, 2 * index, 2 * index + 2) * scale_log2;
-        raise(top, o);
+        shrink(o, raise(maxima(s, 2 * index, 2 * index + 2)));
         block = open<true>();
         exponentiate(block, s, index);
     }
 
-    /// Rows with large sums get them back near 1.
-    template <int d_tiles>
-    ATTUNE_DEVICE void shift(float (&o)[m_blocks][d_tiles][4]) {
-        float factor[m_blocks][2];
+    /// Rows with large sums get them back near 1. Returns what O shrinks by.
+    ATTUNE_DEVICE Rows shift() {
+        Rows by;
         ATTUNE_UNROLL
         for (int i = 0; i < 2 * m_blocks; ++i) {
             const int b = i / 2, half = i % 2;
             const float top = quad_max(sum[b][half]);
-            const float by = top > shift_limit ? log2_approx(top) : 0.0f;
-            factor[b][half] = exp2_approx(-by);
-            reference[b][half] += by;
-            sum[b][half] = sum[b][half] < lost_limit ? sum[b][half] * factor[b][half] : lost();
+            const float bits = top > shift_limit ? log2_approx(top) : 0.0f;
+            by.of[b][half] = exp2_approx(-bits);
+            reference[b][half] += bits;
+            sum[b][half] = sum[b][half] < lost_limit ? sum[b][half] * by.of[b][half] : lost();
         }
-        scale_rows(o, [&](int b, int half) { return factor[b][half]; });
+        return by;
     }
     ATTUNE_DEVICE static float lost() { return infinity() - infinity(); }
-
-    template <int d_tiles, class Factor>
-    ATTUNE_DEVICE static void scale_rows(float (&o)[m_blocks][d_tiles][4], Factor factor) {
-        ATTUNE_UNROLL
-        for (int b = 0; b < m_blocks; ++b) {
-            const float upper = factor(b, 0), lower = factor(b, 1);
-            ATTUNE_UNROLL
-            for (int d = 0; d < d_tiles; ++d) {
-                o[b][d][0] *= upper;
-                o[b][d][1] *= upper;
-                o[b][d][2] *= lower;
-                o[b][d][3] *= lower;
-            }
-        }
-    }
 };
 
 }  // namespace attune
