@@ -33,7 +33,7 @@ cmake --build "$work/cmake" >>"$work/log"
 run "$work/cmake/launch"
 
 echo "pkg-config:"
-cc -std=c11 -Wall -Wextra -pedantic -Werror "$examples/launch.c" -o "$work/launch" \
+cc ${CFLAGS-} -std=c11 -Wall -Wextra -pedantic -Werror "$examples/launch.c" -o "$work/launch" \
     $(pkg-config --cflags --libs attune) -lattune_emu -lm
 run "$work/launch"
 test "$(pkg-config --modversion attune)" = "$("$work/launch" emu:h200 | sed -n 's/^attune \([0-9.]*\),.*/\1/p')" ||
