@@ -142,12 +142,13 @@ std::vector<Config> first_candidates(const EffortPlan& plan, const Problem& prob
                                      std::span<const Config> known) {
     const Signature& signature = problem.signature;
     std::vector<Config> list;
-    for (const Config& config : known)
+    const auto add_legal = [&](const Config& config) {
         if (broken_constraint(signature, config, target) == nullptr) add_once(list, config);
-    for (const Family* family : families) add_once(list, family->default_config(signature, target));
+    };
+    for (const Config& config : known) add_legal(config);
+    for (const Family* family : families) add_legal(family->default_config(signature, target));
     for (const Family* family : families)
-        for (const Config& point : family->table_points(signature, target))
-            if (broken_constraint(signature, point, target) == nullptr) add_once(list, point);
+        for (const Config& point : family->table_points(signature, target)) add_legal(point);
     std::set<std::string> have;
     for (const Config& config : list) have.insert(config.text());
     const std::size_t wanted =
