@@ -127,6 +127,16 @@ void print(const nlohmann::json& key, const nlohmann::json& families, const Reco
         print_line(fmt::format("and {} more: --rows {}", int(lines.size()) - most, lines.size()));
 }
 
+nlohmann::json to_json(const std::vector<Line>& lines) {
+    nlohmann::json list = nlohmann::json::array();
+    for (const Line& line : lines)
+        list.push_back({{"config", line.config},
+                        {"verdict", line.verdict},
+                        {"why", line.why},
+                        {"us", line.us}});
+    return list;
+}
+
 Result<Code> explain(const Cli& cli, const Arguments& arguments) {
     const auto problem = Problem::parse(arguments.problem);
     if (!problem) return problem.error();
@@ -144,11 +154,8 @@ Result<Code> explain(const Cli& cli, const Arguments& arguments) {
     if (!record) return record.error();
     const auto rows = store->measurements(*key, *problem, restriction);
     if (!rows) return rows.error();
-    Result<std::vector<Line>> lines = std::vector<Line>{};
-    if (*record)
-        lines = measured_lines(*rows, **record);
-    else
-        lines = estimated_lines(arguments, *problem, *target);
+    const Result<std::vector<Line>> lines =
+        *record ? measured_lines(*rows, **record) : estimated_lines(arguments, *problem, *target);
     if (!lines) return lines.error();
 
     const nlohmann::json key_json{{"device", attune::to_json(*key)},
@@ -159,16 +166,10 @@ Result<Code> explain(const Cli& cli, const Arguments& arguments) {
         print(key_json, families, *record ? &**record : nullptr, *lines, arguments.rows);
         return Code::ok;
     }
-    nlohmann::json list = nlohmann::json::array();
-    for (const Line& line : *lines)
-        list.push_back({{"config", line.config},
-                        {"verdict", line.verdict},
-                        {"why", line.why},
-                        {"us", line.us}});
     print_json({{"key", key_json},
                 {"families", families},
                 {"record", *record ? attune::to_json(**record) : nlohmann::json()},
-                {"candidates", list}});
+                {"candidates", to_json(*lines)}});
     return Code::ok;
 }
 

@@ -196,6 +196,34 @@ struct BuildArguments {
     bool again = false;
 };
 
+Code report(const Cli& cli, const std::vector<BuildOutcome>& built) {
+    Code code = Code::ok;
+    std::size_t failed = 0, outdated = 0;
+    nlohmann::json list = nlohmann::json::array();
+    for (const BuildOutcome& outcome : built) {
+        nlohmann::json row{{"device", attune::to_json(outcome.record.device)},
+                           {"problem", outcome.record.problem.text()},
+                           {"config", outcome.record.config},
+                           {"outdated", outcome.outdated},
+                           {"compile_ms", outcome.compile_ms}};
+        if (outcome.error.code != Code::ok) {
+            ++failed;
+            if (code == Code::ok) code = outcome.error.code;
+            row["error"] = attune::to_json(outcome.error);
+        }
+        outdated += outcome.outdated;
+        list.push_back(std::move(row));
+    }
+    if (cli.json)
+        print_json({{"built", list}});
+    else
+        print_line(fmt::format(
+            "{} kernels built, {} failed, {} outdated (measured with other templates: tune them "
+            "again)",
+            built.size() - failed, failed, outdated));
+    return code;
+}
+
 Result<Code> run_build(const Cli& cli, const BuildArguments& arguments) {
     BuildRequest request;
     const auto path = store_path_of(arguments.store);
@@ -216,31 +244,7 @@ Result<Code> run_build(const Cli& cli, const BuildArguments& arguments) {
                                outcome.error.code == Code::ok ? "" : ": " + outcome.error.text()));
     });
     if (!built) return built.error();
-    Code code = Code::ok;
-    std::size_t failed = 0, outdated = 0;
-    nlohmann::json list = nlohmann::json::array();
-    for (const BuildOutcome& outcome : *built) {
-        nlohmann::json row{{"device", attune::to_json(outcome.record.device)},
-                           {"problem", outcome.record.problem.text()},
-                           {"config", outcome.record.config},
-                           {"outdated", outcome.outdated},
-                           {"compile_ms", outcome.compile_ms}};
-        if (outcome.error.code != Code::ok) {
-            ++failed;
-            if (code == Code::ok) code = outcome.error.code;
-            row["error"] = attune::to_json(outcome.error);
-        }
-        outdated += outcome.outdated;
-        list.push_back(std::move(row));
-    }
-    if (cli.json)
-        print_json({{"built", list}});
-    else
-        print_line(
-            fmt::format("{} kernels built, {} failed, {} outdated (measured with other "
-                        "templates: tune them again)",
-                        built->size() - failed, failed, outdated));
-    return code;
+    return report(cli, *built);
 }
 
 void add_build(CLI::App& app, Cli& cli) {
@@ -262,6 +266,20 @@ struct BenchArguments {
     std::vector<std::string> configs;
     BenchRequest request;
 };
+
+std::vector<std::string> bench_cells(const Measurement& row, double tflops) {
+    const bool ok = row.verdict == Verdict::ok;
+    return {ok ? short_number(row.median_us) : "-",
+            ok ? short_number(tflops) : "-",
+            fmt::format("{:.1f}%", 100 * row.spread),
+            fmt::format("{:.2e}", row.max_error),
+            fmt::format("{:.2e}", row.error_bar),
+            fmt::format("{}", row.registers),
+            fmt::format("{}", row.spill_bytes),
+            fmt::format("{}", row.shared_bytes),
+            ok ? "ok" : fmt::format("{}: {}", name_of(row.verdict), row.reason),
+            row.config};
+}
 
 Result<Code> run_bench(const Cli& cli, BenchArguments& arguments) {
     BenchRequest& request = arguments.request;
@@ -286,12 +304,7 @@ Result<Code> run_bench(const Cli& cli, BenchArguments& arguments) {
         const double tflops = ok ? flops(*problem) / row.median_us * 1e-6 : 0;
         list.push_back(attune::to_json(row));
         list.back()["tflops"] = tflops;
-        table.add({ok ? short_number(row.median_us) : "-", ok ? short_number(tflops) : "-",
-                   fmt::format("{:.1f}%", 100 * row.spread), fmt::format("{:.2e}", row.max_error),
-                   fmt::format("{:.2e}", row.error_bar), fmt::format("{}", row.registers),
-                   fmt::format("{}", row.spill_bytes), fmt::format("{}", row.shared_bytes),
-                   ok ? "ok" : fmt::format("{}: {}", name_of(row.verdict), row.reason),
-                   row.config});
+        table.add(bench_cells(row, tflops));
     }
     if (cli.json)
         print_json({{"device", attune::to_json(report->device)},
