@@ -26,9 +26,10 @@ std::string body(const Variant& variant, const Family& family) {
     const Launch launch = family.launch(variant.signature, variant.config, Shape{}, variant.target);
     text += fmt::format(
         "}};\n\n}}  // namespace attune\n\n"
-        "ATTUNE_KERNEL({}, {}, attune::Variant::min_ctas, attune::AttentionParams, params) {{\n"
+        "ATTUNE_KERNEL({}, {}, attune::Variant::min_ctas, attune::{}, params) {{\n"
         "    attune::attention_forward<attune::Variant>(params);\n}}\n",
-        entry_name, launch.threads_per_cta);
+        entry_name, launch.threads_per_cta,
+        launch.tma_rows_q > 0 ? "TmaAttentionParams" : "AttentionParams");
     return text;
 }
 

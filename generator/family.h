@@ -23,6 +23,10 @@ struct Launch {
     std::uint32_t threads_per_cta = 0;
     std::uint32_t shared_bytes = 0;
     std::size_t workspace_bytes = 0;
+    // Kernels that load by TMA take TmaAttentionParams: rows of a box of Q, and of K and V. 0: they
+    // take AttentionParams.
+    int tma_rows_q = 0;
+    int tma_rows_kv = 0;
     bool operator==(const Launch&) const = default;
 };
 

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "generator/family.h"
+#include "generator/problem.h"
 #include "generator/status.h"
 #include "generator/target.h"
 
@@ -31,6 +32,15 @@ struct DeviceInfo {
     std::string driver;     // "580.159.03"; the emulator's version for emu
     std::string uuid;       // partition or board identity; empty where there is none
     bool emulated = false;  // its times are never stored as measurements
+};
+
+/// A 16-bit [batch][head][row][column] tensor for loads by TMA.
+struct TensorMapSpec {
+    DevicePtr base = 0;  // on 16 bytes
+    DType dtype = DType::bf16;
+    int columns = 0, rows = 0, heads = 0, batch = 0;
+    TensorStrides strides{};  // elements, multiples of 8; columns are adjacent
+    int box_rows = 0;         // a load brings this many rows of 64 columns
 };
 
 class Device {
@@ -56,6 +66,9 @@ public:
     virtual Result<void> launch(Kernel kernel, const Launch& launch, const void* params,
                                 std::size_t params_bytes, Stream stream = 0) = 0;
     virtual Result<void> synchronize() = 0;
+    /// `map` becomes what tensor_load takes (templates/target/contract.md), swizzled by 128 bytes.
+    /// unsupported where the GPU has no such loads. Allocates nothing.
+    virtual Result<void> encode_tensor_map(const TensorMapSpec& spec, TensorMap& map);
 
     virtual Result<Event> create_event() = 0;
     virtual Result<void> record(Event event, Stream stream = 0) = 0;

@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "generator/space.h"
+#include "runtime/launch_attention.h"
 
 namespace attune {
 namespace {
@@ -211,7 +212,8 @@ Result<void> Loader::launch(const attune_kernel& kernel, const Problem& problem,
         (tensors.scale == 0 ? default_scale(problem.signature) : tensors.scale) * log2_e;
     std::unique_lock lock(mutex_, std::defer_lock);
     if (device_->info().emulated) lock.lock();
-    return device_->launch(kernel.handle, launch, &params, sizeof params, stream);
+    return launch_attention(*device_, kernel.handle, launch, problem.signature.dtype,
+                            problem.signature.head_dim, params, stream);
 }
 
 }  // namespace attune

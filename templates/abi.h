@@ -35,4 +35,18 @@ struct AttentionParams {
     float scale_log2;  // softmax scale * log2(e): scores enter exp2 directly
 };
 
+/// A tensor for loads by TMA, as the device encodes it (Device::encode_tensor_map).
+struct alignas(64) TensorMap {
+    unsigned long long opaque[16];
+};
+
+/// The single parameter of kernels that load by TMA: [batch][head][row][column], boxes of 64
+/// columns.
+struct TmaAttentionParams {
+    AttentionParams attention;
+    TensorMap q;
+    TensorMap k;
+    TensorMap v;
+};
+
 }  // namespace attune

@@ -42,6 +42,7 @@ requires(sizeof...(A1) == sizeof...(A2)) struct SameCall<R1 (*)(A1...), R2 (*)(A
 #define ATTUNE_SAME_CUDA(name, parameters) \
     static_assert(SameCall<decltype(attune::cuda::Driver::name), decltype(&::name)>::value, #name);
 ATTUNE_CUDA_ENTRY_POINTS(ATTUNE_SAME_CUDA)
+ATTUNE_CUDA_OPTIONAL_ENTRY_POINTS(ATTUNE_SAME_CUDA)
 #define ATTUNE_SAME_NVRTC(name, parameters)                                                   \
     static_assert(SameCall<decltype(attune::nvrtc::Library::name), decltype(&::name)>::value, \
                   #name);
@@ -83,6 +84,11 @@ static_assert(same_number(attune::cuda::reserved_shared_bytes_per_block,
                           CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK));
 static_assert(same_number(attune::cuda::function_max_dynamic_shared_bytes,
                           CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES));
+static_assert(same_number(attune::cuda::tensor_map_f16, CU_TENSOR_MAP_DATA_TYPE_FLOAT16));
+static_assert(same_number(attune::cuda::tensor_map_bf16, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16));
+static_assert(same_number(attune::cuda::tensor_map_swizzle_128, CU_TENSOR_MAP_SWIZZLE_128B));
+static_assert(same_number(attune::cuda::tensor_map_l2_promotion_256,
+                          CU_TENSOR_MAP_L2_PROMOTION_L2_256B));
 static_assert(same_number(attune::cuda::host_alloc_portable, CU_MEMHOSTALLOC_PORTABLE));
 static_assert(same_number(attune::cuda::host_alloc_device_map, CU_MEMHOSTALLOC_DEVICEMAP));
 static_assert(same_number(attune::nvrtc::success, NVRTC_SUCCESS));

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <thread>
 
+#include "runtime/launch_attention.h"
 #include "tuner/bench_case.h"
 #include "tuner/bench_judge.h"
 #include "tuner/measure.h"
@@ -109,8 +110,10 @@ Result<AttentionBench::Run> AttentionBench::run(const Candidate& candidate, cons
                                                 BenchCase& bench_case, const Judge& judge) {
     auto done = bench_case.reserve_workspace(device_, launch.workspace_bytes);
     if (done) done = bench_case.poison(device_);
-    const AttentionParams params = bench_case.params(0);
-    if (done) done = device_.launch(candidate.kernel, launch, &params, sizeof params);
+    const Signature& signature = bench_case.problem().signature;
+    if (done)
+        done = launch_attention(device_, candidate.kernel, launch, signature.dtype,
+                                signature.head_dim, bench_case.params(0));
     if (done) done = device_.synchronize();
     if (!done) return done.error();
     auto damaged = bench_case.damaged(device_);
@@ -144,8 +147,9 @@ Result<CheckResult> AttentionBench::check(const Candidate& candidate) {
 }
 
 Result<void> AttentionBench::launch_once(const Candidate& candidate, std::size_t input_set) {
-    const AttentionParams params = tuned_.params(input_set);
-    return device_.launch(candidate.kernel, candidate.launch, &params, sizeof params);
+    const Signature& signature = tuned_.problem().signature;
+    return launch_attention(device_, candidate.kernel, candidate.launch, signature.dtype,
+                            signature.head_dim, tuned_.params(input_set));
 }
 
 Result<Burst> AttentionBench::burst(const Candidate& candidate, const MeasurePolicy& policy,

@@ -85,6 +85,7 @@ public:
     Result<void> unload(Kernel kernel) override;
     Result<void> launch(Kernel kernel, const Launch& launch, const void* params,
                         std::size_t params_bytes, Stream stream) override;
+    Result<void> encode_tensor_map(const TensorMapSpec& spec, TensorMap& map) override;
     Result<void> synchronize() override {
         return call("cuCtxSynchronize", [&] { return driver_.cuCtxSynchronize(); });
     }
@@ -230,6 +231,24 @@ Result<void> CudaDevice::launch(Kernel kernel, const Launch& launch, const void*
                                       launch.ctas, 1, 1, launch.threads_per_cta, 1, 1,
                                       launch.shared_bytes, as_stream(stream), arguments, nullptr);
     });
+}
+
+Result<void> CudaDevice::encode_tensor_map(const TensorMapSpec& spec, TensorMap& map) {
+    if (driver_.cuTensorMapEncodeTiled == nullptr)
+        return Error{Code::unsupported, "this driver encodes no tensor maps",
+                     "update NVIDIA's driver to 525 or later"};
+    const std::uint64_t sizes[] = {std::uint64_t(spec.columns), std::uint64_t(spec.rows),
+                                   std::uint64_t(spec.heads), std::uint64_t(spec.batch)};
+    const std::uint64_t strides[] = {2 * std::uint64_t(spec.strides.row),
+                                     2 * std::uint64_t(spec.strides.head),
+                                     2 * std::uint64_t(spec.strides.batch)};
+    const std::uint32_t box[] = {64, std::uint32_t(spec.box_rows), 1, 1};
+    const std::uint32_t steps[] = {1, 1, 1, 1};
+    return driver_.check(driver_.cuTensorMapEncodeTiled(
+                             &map, spec.dtype == DType::f16 ? tensor_map_f16 : tensor_map_bf16, 4,
+                             reinterpret_cast<void*>(spec.base), sizes, strides, box, steps, 0,
+                             tensor_map_swizzle_128, tensor_map_l2_promotion_256, 0),
+                         "cuTensorMapEncodeTiled");
 }
 
 }  // namespace

@@ -67,6 +67,10 @@ Result<Driver> Driver::open() {
                          fmt::format("{} has no {}", driver.library.opened(), entry.name),
                          "update NVIDIA's driver to 470 or later"};
     }
+#define ATTUNE_OPTIONAL(name, parameters) \
+    driver.name = reinterpret_cast<decltype(driver.name)>(driver.library.symbol(#name));
+    ATTUNE_CUDA_OPTIONAL_ENTRY_POINTS(ATTUNE_OPTIONAL)
+#undef ATTUNE_OPTIONAL
     return driver;
 }
 

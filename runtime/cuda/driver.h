@@ -3,10 +3,12 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
 #include "generator/status.h"
 #include "runtime/dynamic_library.h"
+#include "templates/abi.h"
 
 struct CUctx_st;
 struct CUmod_st;
@@ -63,6 +65,13 @@ struct CUuuid {
     X(cuEventRecord, (CUevent event, CUstream stream))                                            \
     X(cuEventElapsedTime, (float* milliseconds, CUevent start, CUevent stop))                     \
     X(cuEventDestroy_v2, (CUevent event))
+
+/// Not in every driver (12.0 and later): null where it is missing.
+#define ATTUNE_CUDA_OPTIONAL_ENTRY_POINTS(X)                                                      \
+    X(cuTensorMapEncodeTiled, (TensorMap* map, int type, unsigned rank, void* base,               \
+                               const std::uint64_t* sizes, const std::uint64_t* strides_bytes,    \
+                               const std::uint32_t* box, const std::uint32_t* element_strides,    \
+                               int interleave, int swizzle, int l2_promotion, int fill))
 // clang-format on
 
 /// libcuda, opened, and its entry points.
@@ -72,6 +81,7 @@ struct Driver {
     DynamicLibrary library;
 #define ATTUNE_DECLARE(name, parameters) CUresult(*name) parameters = nullptr;
     ATTUNE_CUDA_ENTRY_POINTS(ATTUNE_DECLARE)
+    ATTUNE_CUDA_OPTIONAL_ENTRY_POINTS(ATTUNE_DECLARE)
 #undef ATTUNE_DECLARE
 
     /// ok, or the driver's name for the result and what to do next. `call` is what was tried.
@@ -95,6 +105,10 @@ enum Attribute {
     reserved_shared_bytes_per_block = 111,
 };
 constexpr int function_max_dynamic_shared_bytes = 8;
+constexpr int tensor_map_f16 = 6;
+constexpr int tensor_map_bf16 = 9;
+constexpr int tensor_map_swizzle_128 = 3;
+constexpr int tensor_map_l2_promotion_256 = 3;
 constexpr unsigned host_alloc_portable = 1;
 constexpr unsigned host_alloc_device_map = 2;
 

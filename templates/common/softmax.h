@@ -38,6 +38,11 @@ struct OnlineSoftmax {
     static constexpr bool exact = rescale != Rescale::stale && rescale != Rescale::deferred;
     static constexpr float unset = -1e30f;  // below every score, and exp2(unset - unset) is 1
 
+    /// A number for each row.
+    struct Rows {
+        float of[m_blocks][2];
+    };
+
     float reference[m_blocks][2];  // log2 units
     float sum[m_blocks][2];        // of exp2(score - reference) over this thread's columns
     float scale_log2;
@@ -51,11 +56,6 @@ struct OnlineSoftmax {
             sum[i / 2][i % 2] = 0;
         }
     }
-
-    /// A number for each row.
-    struct Rows {
-        float of[m_blocks][2];
-    };
 
     /// Row maxima of n-tiles from .. to - 1, in log2 units.
     template <int n_tiles>
@@ -127,7 +127,7 @@ struct OnlineSoftmax {
     /// all columns so far.
     struct Block {
         float p[m_blocks][2][4];
-        float sum[m_blocks][2];
+        Rows sum;
     };
     template <bool edge>
     static constexpr bool checked = !exact && (edge || rescale == Rescale::stale);
@@ -137,7 +137,7 @@ struct OnlineSoftmax {
         Block block;
         ATTUNE_UNROLL
         for (int i = 0; i < 2 * m_blocks; ++i)
-            block.sum[i / 2][i % 2] = checked<edge> ? 0.0f : sum[i / 2][i % 2];
+            block.sum.of[i / 2][i % 2] = checked<edge> ? 0.0f : sum[i / 2][i % 2];
         return block;
     }
 
@@ -153,7 +153,7 @@ struct OnlineSoftmax {
             const int b = i / 8, n = i / 4 % 2, e = i % 4;
             const float x = fma_rn(s[b][2 * block + n][e], scale_log2, -reference[b][e / 2]);
             out.p[b][n][e] = exp2_approx(x);
-            out.sum[b][e / 2] += out.p[b][n][e];
+            out.sum.of[b][e / 2] += out.p[b][n][e];
         }
     }
 
@@ -163,17 +163,25 @@ struct OnlineSoftmax {
     ATTUNE_DEVICE void close(Block& block, const float (&s)[m_blocks][n_tiles][4], int index,
                              float (&o)[m_blocks][d_tiles][4]) {
         if constexpr (checked<edge>) {
-            bool grown = false;
+            if (grown(block.sum, block_limit)) redo(block, s, index, o);
+            take(block.sum);
+        } else {
             ATTUNE_UNROLL
-            for (int i = 0; i < 2 * m_blocks; ++i)
-                grown = grown || !(block.sum[i / 2][i % 2] <= block_limit);
-            if (warp_any(grown)) redo(block, s, index, o);
+            for (int i = 0; i < 2 * m_blocks; ++i) sum[i / 2][i % 2] = block.sum.of[i / 2][i % 2];
         }
+    }
+
+    /// Some sum of the warp's is past the limit, or NaN.
+    ATTUNE_DEVICE static bool grown(const Rows& sums, float limit) {
+        bool past = false;
         ATTUNE_UNROLL
-        for (int i = 0; i < 2 * m_blocks; ++i) {
-            const float before = checked<edge> ? sum[i / 2][i % 2] : 0.0f;
-            sum[i / 2][i % 2] = before + block.sum[i / 2][i % 2];
-        }
+        for (int i = 0; i < 2 * m_blocks; ++i) past = past || !(sums.of[i / 2][i % 2] <= limit);
+        return warp_any(past);
+    }
+
+    ATTUNE_DEVICE void take(const Rows& sums) {
+        ATTUNE_UNROLL
+        for (int i = 0; i < 2 * m_blocks; ++i) sum[i / 2][i % 2] += sums.of[i / 2][i % 2];
     }
 
     template <int d_tiles>

@@ -4,6 +4,8 @@
 // mbarrier".
 #pragma once
 
+#include "templates/abi.h"
+
 #define ATTUNE_DEVICE __device__ __forceinline__
 #define ATTUNE_KERNEL(name, threads, min_ctas, Params, params)      \
     extern "C" __global__ void __launch_bounds__(threads, min_ctas) \
@@ -186,4 +188,7 @@ ATTUNE_DEVICE unsigned long long clock_cycles() {
 #include "templates/target/cuda/ampere.h"
 #else
 #include "templates/target/cuda/turing.h"
+#endif
+#if __CUDA_ARCH_FEAT_SM90_ALL
+#include "templates/target/cuda/hopper.h"
 #endif

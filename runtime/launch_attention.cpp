@@ -1,0 +1,44 @@
+#include "runtime/launch_attention.h"
+
+namespace attune {
+namespace {
+
+TensorMapSpec spec_of(const void* base, DType dtype, int columns, int rows, int heads, int batch,
+                      const TensorStrides& strides, int box_rows) {
+    return {
+        reinterpret_cast<DevicePtr>(base), dtype, columns, rows, heads, batch, strides, box_rows};
+}
+
+}  // namespace
+
+Result<void> Device::encode_tensor_map(const TensorMapSpec&, TensorMap&) {
+    return Error{Code::unsupported, info().id + " has no tensor loads",
+                 "use another kernel family"};
+}
+
+Result<void> launch_attention(Device& device, Kernel kernel, const Launch& launch, DType dtype,
+                              int head_dim, const AttentionParams& p, Stream stream) {
+    if (launch.tma_rows_q == 0) return device.launch(kernel, launch, &p, sizeof p, stream);
+    TmaAttentionParams params{p, {}, {}, {}};
+    const struct {
+        TensorMapSpec spec;
+        TensorMap& map;
+    } tensors[] = {
+        {spec_of(p.q, dtype, head_dim, p.seqlen_q, p.heads_q, p.batch, p.q_strides,
+                 launch.tma_rows_q),
+         params.q},
+        {spec_of(p.k, dtype, head_dim, p.seqlen_kv, p.heads_kv, p.batch, p.k_strides,
+                 launch.tma_rows_kv),
+         params.k},
+        {spec_of(p.v, dtype, head_dim, p.seqlen_kv, p.heads_kv, p.batch, p.v_strides,
+                 launch.tma_rows_kv),
+         params.v},
+    };
+    for (const auto& [spec, map] : tensors) {
+        if (spec.rows == 0) continue;  // no keys: the kernel loads nothing
+        if (auto encoded = device.encode_tensor_map(spec, map); !encoded) return encoded;
+    }
+    return device.launch(kernel, launch, &params, sizeof params, stream);
+}
+
+}  // namespace attune

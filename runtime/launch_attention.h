@@ -1,0 +1,13 @@
+// One attention kernel launch: the parameter its family takes, filled in.
+#pragma once
+
+#include "runtime/device.h"
+
+namespace attune {
+
+/// `params` is complete, strides included. Kernels that load by TMA (launch.tma_rows_q > 0) get
+/// tensor maps beside it. Allocates nothing.
+Result<void> launch_attention(Device& device, Kernel kernel, const Launch& launch, DType dtype,
+                              int head_dim, const AttentionParams& params, Stream stream = 0);
+
+}  // namespace attune

@@ -1,0 +1,71 @@
+// What sm_90a brought: wgmma, TMA, registers handed over, named barriers. Included by
+// target/cuda.h.
+#pragma once
+
+namespace attune {
+
+using MatrixDescriptor = unsigned long long;
+
+/// 64-element (128-byte) rows with 128-byte swizzle. stride between groups of 8 rows: 1024 bytes.
+/// PTX ISA, "Matrix descriptor format".
+ATTUNE_DEVICE MatrixDescriptor matrix_descriptor(SharedAddress at, int leading_bytes) {
+    constexpr MatrixDescriptor swizzle_128 = 1ull << 62, stride = (1024ull >> 4) << 32;
+    return swizzle_128 | stride | static_cast<MatrixDescriptor>(leading_bytes >> 4) << 16 |
+           (at & 0x3ffff) >> 4;
+}
+ATTUNE_DEVICE MatrixDescriptor advance(MatrixDescriptor from, int bytes) {
+    return from + (bytes >> 4);
+}
+
+ATTUNE_DEVICE void wgmma_fence() {
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+ATTUNE_DEVICE void wgmma_commit() {
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+template <int pending>
+ATTUNE_DEVICE void wgmma_wait() {
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(pending) : "memory");
+}
+template <int n>
+ATTUNE_DEVICE void pin(float* x) {
+    ATTUNE_UNROLL
+    for (int i = 0; i < n; ++i) asm volatile("" : "+f"(x[i])::"memory");
+}
+
+ATTUNE_DEVICE void mbarrier_fence_init() {
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+ATTUNE_DEVICE void mbarrier_arrive_expect(SharedAddress at, int bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(at), "r"(bytes)
+                 : "memory");
+}
+ATTUNE_DEVICE void tensor_load(SharedAddress to, const TensorMap& map, SharedAddress barrier,
+                               int column, int row, int head, int batch) {
+    asm volatile(
+        "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes [%0],"
+        " [%1, {%3, %4, %5, %6}], [%2];" ::"r"(to),
+        "l"(&map), "r"(barrier), "r"(column), "r"(row), "r"(head), "r"(batch)
+        : "memory");
+}
+
+template <int registers>
+ATTUNE_DEVICE void registers_grow() {
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(registers));
+}
+template <int registers>
+ATTUNE_DEVICE void registers_shrink() {
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(registers));
+}
+
+ATTUNE_DEVICE void named_sync(int barrier, int threads) {
+    asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
+}
+ATTUNE_DEVICE void named_arrive(int barrier, int threads) {
+    asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
+}
+
+}  // namespace attune
+
+#include "templates/target/cuda/wgmma.h"

@@ -1,0 +1,240 @@
+// A consumer warpgroup: 64 query rows through all kv tiles, last tile first.
+#pragma once
+
+#include "templates/common/epilogue.h"
+#include "templates/wgmma/worklist.h"
+
+namespace attune {
+
+/// P of a tile stays under its row's sum, and that under this: what the dtype holds, and fp32 sums.
+ATTUNE_DEVICE float largest_sum(F16) {
+    return 32768.0f;
+}
+ATTUNE_DEVICE float largest_sum(BF16) {
+    return 1.0995116e12f;  // 2^40
+}
+
+template <class V>
+class Consumer {
+    using L = Layout<V>;
+    using Element = typename L::Element;
+    using Softmax = typename L::Softmax;
+    using Scores = typename L::Scores;
+    using Output = typename L::Output;
+    using Rows = typename Softmax::Rows;
+    using P = unsigned[L::key_steps][4];  // A fragments, 16 keys each
+
+public:
+    ATTUNE_DEVICE Consumer(const AttentionParams& p, SharedAddress shared)
+        : p_(p),
+          mask_{p.seqlen_kv, p.seqlen_kv - p.seqlen_q},
+          barriers_(shared),
+          q_tile_(matrix_descriptor(shared + L::consumer() * L::chunks * L::q_chunk_bytes, 16)),
+          k_ring_(matrix_descriptor(shared + L::k_offset, 16)),
+          v_ring_(matrix_descriptor(shared + L::v_offset, L::kv_chunk_bytes)),
+          softmax_(p.scale_log2) {}
+
+    ATTUNE_DEVICE void run() {
+        if (V::ping_pong && L::consumer() == L::consumers - 1) named_arrive(turn_of(0), 256);
+        Worklist<V> list(p_);
+        Work work;
+        while (list.next(work)) q_tile(work);
+    }
+
+private:
+    ATTUNE_DEVICE void q_tile(const Work& work) {
+        const int first_row = work.q_tile * V::tile_q;
+        first_row_ = first_row + L::consumer() * 64;
+        const int tiles = kv_tiles<V>(mask_, first_row_, 64, p_.seqlen_q);
+        const int loaded = kv_tiles<V>(mask_, first_row, V::tile_q, p_.seqlen_q);
+        softmax_.reset();
+        Output o;
+        ATTUNE_UNROLL
+        for (int i = 0; i < 4 * L::d_tiles; ++i) o[0][i / 4][i % 4] = 0;
+        if (loaded > 0) {
+            mbarrier_wait(barriers_.q_full(), q_.parity);
+            skip(loaded - tiles, loaded);
+            if (tiles > 0)
+                walk(tiles, o);
+            else
+                release_q();
+            q_.next();
+        }
+        softmax_.finish(o);
+        store(work, o);
+    }
+
+    /// Softmax of a tile runs under P V of the one before (V::overlap): edge tiles one after the
+    /// other, then an even number of steps, two a trip, so that P alternates between two register
+    /// sets without moves.
+    ATTUNE_DEVICE void walk(int tiles, Output& o) {
+        const int whole = V::overlap ? mask_.whole_tiles(first_row_, V::tile_kv) : 0;
+        const int serial = tiles - ((whole < tiles ? whole : tiles - 1) & ~1);
+        P p, other;
+        {
+            Scores s;
+            multiply_qk(s);
+            wgmma_wait<0>();
+            pin<4 * L::n_tiles>(&s[0][0][0]);
+            release_k();
+            soften<true>(s, tiles - 1, p, o);
+        }
+        int step = 1;
+        ATTUNE_UNROLL_N(1)
+        for (; step < serial; ++step) advance_by_one<true>(tiles - 1 - step, p, p, o);
+        ATTUNE_UNROLL_N(1)
+        for (; step < tiles; step += 2) {
+            advance_by_one<false>(tiles - 1 - step, p, other, o);
+            advance_by_one<false>(tiles - 2 - step, other, p, o);
+        }
+        release_q();
+        multiply_pv(p, o);
+        settle_o(o);
+        release_v();
+    }
+
+    /// Q K^T of `tile`, P V of the tile before, then the softmax of `tile`.
+    template <bool edge>
+    ATTUNE_DEVICE void advance_by_one(int tile, P& p, P& p_next, Output& o) {
+        Scores s;
+        if (V::ping_pong) named_sync(turn_of(L::consumer()), 256);
+        multiply_qk(s);
+        multiply_pv(p, o);
+        if (V::ping_pong) pass_turn();
+        if (edge) {
+            settle_o(o);
+            release_v();
+        } else {
+            wgmma_wait<1>();
+        }
+        pin<4 * L::n_tiles>(&s[0][0][0]);
+        release_k();
+        soften<edge>(s, tile, p_next, o);
+        if (!edge) release_v();
+    }
+
+    ATTUNE_DEVICE void multiply_qk(Scores& s) {
+        mbarrier_wait(barriers_.k_full(k_.slot), k_.parity);
+        wgmma_fence();
+        const MatrixDescriptor k = advance(k_ring_, k_.slot * L::stage_bytes);
+        ATTUNE_UNROLL
+        for (int step = 0; step < L::d_steps; ++step) {
+            const int chunk = step / 4, within = step % 4 * 32;
+            Wgmma<V::tile_kv, Element>::ss(
+                &s[0][0][0], advance(q_tile_, chunk * L::q_chunk_bytes + within),
+                advance(k, chunk * L::kv_chunk_bytes + within), step > 0);
+        }
+        wgmma_commit();
+    }
+
+    ATTUNE_DEVICE void multiply_pv(const P& p, Output& o) {
+        mbarrier_wait(barriers_.v_full(v_.slot), v_.parity);
+        wgmma_fence();
+        const MatrixDescriptor v = advance(v_ring_, v_.slot * L::stage_bytes);
+        ATTUNE_UNROLL
+        for (int step = 0; step < L::key_steps; ++step)
+            Wgmma<L::columns, Element>::rs(&o[0][0][0], p[step], advance(v, step * 16 * 128));
+        wgmma_commit();
+    }
+
+    /// Scores to P. `edge`: O is settled and single scores may be masked; else P V of the tile
+    /// before is still running, and O is settled when this returns.
+    template <bool edge>
+    ATTUNE_DEVICE void soften(Scores& s, int tile, P& p, Output& o) {
+        if (edge) mask_scores<L>(s, mask_, first_row_ + warp_index() % 4 * 16, tile * V::tile_kv);
+        if constexpr (Softmax::exact) {
+            const Rows top = softmax_.maxima(s, 0, L::n_tiles);
+            const bool moves = softmax_.must_follow(top);
+            const Rows by = moves ? softmax_.raise(top) : Rows{};
+            softmax_.take(exponentiate(s, p));
+            if (!edge) settle_o(o);
+            if (moves) Softmax::shrink(o, by);
+        } else {
+            Rows sums = exponentiate(s, p);
+            if (Softmax::grown(sums, largest_sum(Element{}))) {
+                if (!edge) settle_o(o);
+                Softmax::shrink(o, softmax_.raise(softmax_.maxima(s, 0, L::n_tiles)));
+                sums = exponentiate(s, p);
+            }
+            softmax_.take(sums);
+            if (!edge) settle_o(o);
+        }
+    }
+
+    ATTUNE_DEVICE Rows exponentiate(const Scores& s, P& p) const {
+        typename Softmax::Block block;
+        block.sum = Rows{};
+        ATTUNE_UNROLL
+        for (int step = 0; step < L::key_steps; ++step) {
+            softmax_.exponentiate(block, s, step);
+            ATTUNE_UNROLL
+            for (int i = 0; i < 4; ++i)
+                p[step][i] = pack2(block.p[0][i / 2][2 * (i % 2)],
+                                   block.p[0][i / 2][2 * (i % 2) + 1], Element{});
+        }
+        return block.sum;
+    }
+
+    /// Tiles that only other warpgroups' rows attend.
+    ATTUNE_DEVICE void skip(int count, int loaded) {
+        for (int i = 0; i < count; ++i) {
+            if (V::ping_pong && i + 1 < loaded) {
+                named_sync(turn_of(L::consumer()), 256);
+                pass_turn();
+            }
+            mbarrier_wait(barriers_.k_full(k_.slot), k_.parity);
+            release_k();
+            mbarrier_wait(barriers_.v_full(v_.slot), v_.parity);
+            release_v();
+        }
+    }
+
+    ATTUNE_DEVICE static void settle_o(Output& o) {
+        wgmma_wait<0>();
+        pin<4 * L::d_tiles>(&o[0][0][0]);
+    }
+
+    ATTUNE_DEVICE void release_q() {
+        if (lane_index() == 0) mbarrier_arrive(barriers_.q_empty());
+    }
+    ATTUNE_DEVICE void release_k() {
+        if (lane_index() == 0) mbarrier_arrive(barriers_.k_empty(k_.slot));
+        k_.next();
+    }
+    ATTUNE_DEVICE void release_v() {
+        if (lane_index() == 0) mbarrier_arrive(barriers_.v_empty(v_.slot));
+        v_.next();
+    }
+
+    // Ping-pong: warpgroups take turns at issuing their MMAs.
+    ATTUNE_DEVICE static int turn_of(int consumer) { return 1 + consumer; }
+    ATTUNE_DEVICE static void pass_turn() {
+        named_arrive(turn_of((L::consumer() + 1) % L::consumers), 256);
+    }
+
+    ATTUNE_DEVICE void store(const Work& work, Output& o) const {
+        const long long row = work.q_tile * V::tile_q;
+        OutputTile out;
+        out.row_stride = p_.o_strides.row;
+        out.o = static_cast<unsigned short*>(p_.o) + work.batch * p_.o_strides.batch +
+                work.head * p_.o_strides.head + row * out.row_stride;
+        out.rows = p_.seqlen_q - work.q_tile * V::tile_q;
+        out.lse = nullptr;
+        if (V::write_lse)
+            out.lse = p_.lse +
+                      (static_cast<long long>(work.batch) * p_.heads_q + work.head) * p_.seqlen_q +
+                      row;
+        store_rows<L>(o, softmax_, out);
+    }
+
+    const AttentionParams& p_;
+    KeyMask<V::causal> mask_;
+    Barriers<V> barriers_;
+    MatrixDescriptor q_tile_, k_ring_, v_ring_;
+    Softmax softmax_;
+    Cursor<1> q_;
+    Cursor<V::stages> k_, v_;
+    int first_row_ = 0;  // of this warpgroup
+};
+
+}  // namespace attune

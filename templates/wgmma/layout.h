@@ -1,0 +1,92 @@
+// What follows from a variant's fields in the wgmma family: how tiles are cut, where they lie in
+// shared memory, and what guards them. The generator's wgmma_needs computes the same sizes.
+#pragma once
+
+#include "templates/abi.h"
+#include "templates/common/softmax.h"
+
+namespace attune {
+
+template <class V>
+struct Layout {
+    using Element = typename V::Element;
+    static constexpr int head_dim = V::head_dim;
+    static constexpr bool write_lse = V::write_lse;
+    static constexpr int consumers = V::tile_q / 64;  // warpgroups of 64 query rows
+    static_assert(V::tile_q % 64 == 0, "a consumer warpgroup owns 64 query rows");
+    static_assert(V::tile_kv % 16 == 0, "P V takes whole 16-key steps");
+
+    static constexpr int columns = (V::head_dim + 15) / 16 * 16;
+    static constexpr int chunks = (columns + 63) / 64;  // of 64 columns, 128-byte rows
+    static constexpr int m_blocks = 1;
+    static constexpr int n_tiles = V::tile_kv / 8;  // of S
+    static constexpr int d_tiles = columns / 8;     // of O
+    static constexpr int d_steps = columns / 16;    // of Q K^T
+    static constexpr int key_steps = V::tile_kv / 16;
+
+    // Q [warpgroup][chunk][64 rows], then rings of K and of V [stage][chunk][tile_kv rows].
+    static constexpr int q_chunk_bytes = 64 * 128;
+    static constexpr int q_bytes = consumers * chunks * q_chunk_bytes;
+    static constexpr int kv_chunk_bytes = V::tile_kv * 128;
+    static constexpr int stage_bytes = chunks * kv_chunk_bytes;
+    static constexpr int k_offset = q_bytes;
+    static constexpr int v_offset = k_offset + V::stages * stage_bytes;
+    static constexpr int barrier_offset = v_offset + V::stages * stage_bytes;
+
+    using Softmax = OnlineSoftmax<static_cast<Rescale>(V::rescale), m_blocks>;
+    using Scores = float[m_blocks][n_tiles][4];
+    using Output = float[m_blocks][d_tiles][4];
+
+    /// Consumer warpgroup of this thread; warpgroup 0 of the CTA is the producer's.
+    ATTUNE_DEVICE static int consumer() { return warp_index() / 4 - 1; }
+    /// First row of this warp inside the q-tile.
+    ATTUNE_DEVICE static int warp_row() { return consumer() * 64 + warp_index() % 4 * 16; }
+};
+
+/// A slot of a ring and the parity of the lap it is in.
+template <int stages>
+struct Cursor {
+    int slot = 0;
+    int parity = 0;
+
+    ATTUNE_DEVICE void next() {
+        const bool wraps = slot == stages - 1;
+        slot = wraps ? 0 : slot + 1;
+        parity ^= wraps ? 1 : 0;
+    }
+};
+
+/// mbarriers: full and empty of Q and of every slot of the K and V rings. A load fills, all
+/// consumer warps empty. Fulls are waited for with the parity of the lap, empties with that of the
+/// lap before.
+template <class V>
+class Barriers {
+    using L = Layout<V>;
+
+public:
+    ATTUNE_DEVICE explicit Barriers(SharedAddress shared) : base_(shared + L::barrier_offset) {}
+
+    ATTUNE_DEVICE SharedAddress q_full() const { return base_; }
+    ATTUNE_DEVICE SharedAddress q_empty() const { return base_ + 8; }
+    ATTUNE_DEVICE SharedAddress k_full(int slot) const { return base_ + 16 + 32 * slot; }
+    ATTUNE_DEVICE SharedAddress k_empty(int slot) const { return base_ + 24 + 32 * slot; }
+    ATTUNE_DEVICE SharedAddress v_full(int slot) const { return base_ + 32 + 32 * slot; }
+    ATTUNE_DEVICE SharedAddress v_empty(int slot) const { return base_ + 40 + 32 * slot; }
+
+    /// By all threads of the CTA.
+    ATTUNE_DEVICE void init() const {
+        if (thread_index() == 0) {
+            for (int i = 0; i < 1 + 2 * V::stages; ++i) {
+                mbarrier_init(base_ + 16 * i, 1);
+                mbarrier_init(base_ + 16 * i + 8, 4 * L::consumers);
+            }
+            mbarrier_fence_init();
+        }
+        cta_sync();  // the barriers exist for all
+    }
+
+private:
+    SharedAddress base_;
+};
+
+}  // namespace attune

@@ -1,0 +1,67 @@
+// The producer: one thread that keeps the rings filled.
+#pragma once
+
+#include "templates/wgmma/worklist.h"
+
+namespace attune {
+
+template <class V>
+class Producer {
+    using L = Layout<V>;
+
+public:
+    ATTUNE_DEVICE Producer(const TmaAttentionParams& p, SharedAddress shared)
+        : p_(p), shared_(shared), barriers_(shared) {}
+
+    ATTUNE_DEVICE void run() {
+        const AttentionParams& a = p_.attention;
+        const KeyMask<V::causal> mask{a.seqlen_kv, a.seqlen_kv - a.seqlen_q};
+        Worklist<V> list(a);
+        Work work;
+        while (list.next(work)) {
+            const int first_row = work.q_tile * V::tile_q;
+            const int tiles = kv_tiles<V>(mask, first_row, V::tile_q, a.seqlen_q);
+            if (tiles == 0) continue;
+            load_q(work, first_row);
+            const int kv_head = work.head / (a.heads_q / a.heads_kv);
+            for (int tile = tiles - 1; tile >= 0; --tile) load_kv(work.batch, kv_head, tile);
+        }
+    }
+
+private:
+    ATTUNE_DEVICE void load_q(const Work& work, int first_row) {
+        mbarrier_wait(barriers_.q_empty(), q_.parity ^ 1);
+        mbarrier_arrive_expect(barriers_.q_full(), L::q_bytes);
+        for (int w = 0; w < L::consumers; ++w)
+            load(p_.q, shared_ + w * L::chunks * L::q_chunk_bytes, L::q_chunk_bytes,
+                 barriers_.q_full(), first_row + 64 * w, work.head, work.batch);
+        q_.next();
+    }
+
+    ATTUNE_DEVICE void load_kv(int batch, int head, int tile) {
+        const int offset = kv_.slot * L::stage_bytes, row = tile * V::tile_kv;
+        mbarrier_wait(barriers_.k_empty(kv_.slot), kv_.parity ^ 1);
+        mbarrier_arrive_expect(barriers_.k_full(kv_.slot), L::stage_bytes);
+        load(p_.k, shared_ + L::k_offset + offset, L::kv_chunk_bytes, barriers_.k_full(kv_.slot),
+             row, head, batch);
+        mbarrier_wait(barriers_.v_empty(kv_.slot), kv_.parity ^ 1);
+        mbarrier_arrive_expect(barriers_.v_full(kv_.slot), L::stage_bytes);
+        load(p_.v, shared_ + L::v_offset + offset, L::kv_chunk_bytes, barriers_.v_full(kv_.slot),
+             row, head, batch);
+        kv_.next();
+    }
+
+    ATTUNE_DEVICE void load(const TensorMap& map, SharedAddress to, int chunk_bytes,
+                            SharedAddress barrier, int row, int head, int batch) {
+        for (int c = 0; c < L::chunks; ++c)
+            tensor_load(to + c * chunk_bytes, map, barrier, 64 * c, row, head, batch);
+    }
+
+    const TmaAttentionParams& p_;
+    SharedAddress shared_;
+    Barriers<V> barriers_;
+    Cursor<1> q_;
+    Cursor<V::stages> kv_;
+};
+
+}  // namespace attune
