@@ -119,13 +119,15 @@ struct Victim {
 };
 constexpr Victim ring_bar_1{"mma/q32.kv16.w2.grid=head", "bf16.d16.causal/b1.h1.kv1.q70.k100"};
 constexpr Victim ring_bar_3{"mma/q32.kv16.w2.s3", "bf16.d16.full/b1.h1.kv1.q40.k120"};
+constexpr Victim per_head{"mma/q32.kv16.w2.s2.grid=head", "bf16.d16.causal/b1.h1.kv1.q70.k100"};
 constexpr Victim ring_mbar{"mma/q32.kv16.w2.s3.ring=mbar", "bf16.d16.full/b1.h1.kv1.q40.k150"};
-constexpr Victim split{"mma/q16.kv48.w3.s2.part=kv", "bf16.d16.full/b1.h1.kv1.q16.k150"};
+constexpr Victim split{"mma/q16.kv48.w3.s2.part=kv", "bf16.d16.full/b1.h1.kv1.q16.k130"};
 constexpr Victim deferred{"mma/q32.kv32.w2.s2.rescale=defer.mix=yes",
                           "bf16.d16.full/b1.h1.kv1.q64.k150"};
 constexpr Victim deferred_mbar{"mma/q32.kv32.w2.s2.ring=mbar.rescale=defer.mix=yes",
                                "bf16.d16.full/b1.h1.kv1.q64.k150"};
-constexpr Victim victims[] = {ring_bar_3, ring_bar_1, ring_mbar, split, deferred, deferred_mbar};
+constexpr Victim victims[] = {ring_bar_3, ring_bar_1, ring_mbar,    split,
+                              per_head,   deferred,   deferred_mbar};
 
 /// Scores that grow so fast along the walk that a deferred reference is lost, in one row of the
 /// first warp alone: only a vote of the whole CTA tells the others.
