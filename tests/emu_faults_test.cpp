@@ -45,7 +45,7 @@ TEST_F(EmuFaults, CopyInFlightIsARace) {
     const std::string copy = "cp_async_16(shared + 16 * thread, in, true); cp_async_commit();\n";
     const std::string read = "out[thread] = load_shared_f32(shared + 16 * thread);\n";
     EXPECT_TRUE(run(copy + "cp_async_wait<0>();\n" + read, 64, {1, 2, 3, 4}, 64));
-    EXPECT_THAT(fault(copy + read), HasSubstr("a cp_async_16 of CTA 0, thread"));
+    EXPECT_THAT(fault(copy + read), HasSubstr("a copy of CTA 0, thread"));
     EXPECT_THAT(fault(copy + "cp_async_wait<1>();\n" + read), HasSubstr("still writing"));
     // Waiting lands the thread's own copies; others see them after a barrier only.
     const std::string other = "out[thread] = load_shared_f32(shared + 16 * (63 - thread));\n";

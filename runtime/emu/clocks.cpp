@@ -13,7 +13,7 @@ void raise(std::uint32_t* to, const std::uint32_t* from, int count) {
 
 void Clocks::reset(int threads) {
     threads_ = threads;
-    width_ = threads + max_barriers;
+    width_ = threads + max_barriers + threads / 32;
     known_.assign(std::size_t(threads) * width_, 0);
     for (int t = 0; t < threads; ++t) row(t)[t] = 1;
 }

@@ -39,6 +39,7 @@ Result<void> CtaRunner::prepare(const Grid& grid) {
     grid_ = grid;
     threads_.resize(grid.threads);
     warps_.resize(grid.threads / 32);
+    warpgroups_.resize(grid.threads / warpgroup_threads);
     counts_ = {};
     last_range_ = {};
     forget_records();
@@ -60,9 +61,11 @@ std::optional<std::string> CtaRunner::run(int cta) {
     switch_to(host_, threads_[self_].fiber);
     if (!fault_ && exited_ < grid_.threads) fault_ = fmt::format("CTA {}: {}", cta_, deadlock());
     for (Warp& warp : warps_) counts_.bank_conflicts += warp.log.flush();
-    bool unfinished = fault_.has_value();  // or copies that never landed
+    bool unfinished = fault_.has_value();  // or copies and wgmmas that nobody waited for
     for (const Thread& thread : threads_) unfinished |= !thread.copies.empty();
-    for (const Barrier& barrier : barriers_.all()) unfinished |= !barrier.copies.empty();
+    for (const Barrier& barrier : barriers_.all())
+        unfinished |= !barrier.copies.empty() || !barrier.loads.empty();
+    for (const Warpgroup& group : warpgroups_) unfinished |= !group.pending.empty();
     if (unfinished) forget_records();
     running = nullptr;
     return fault_;
@@ -77,6 +80,8 @@ void CtaRunner::begin() {
     fault_.reset();
     shared_.poison();
     barriers_.clear();
+    named_barriers_.fill({});
+    begin_warpgroups();
     if (grid_.options.detect_races) clocks_.join(0, grid_.threads);
     for (int t = 0; t < grid_.threads; ++t) {
         Thread& thread = threads_[t];
@@ -194,12 +199,14 @@ void CtaRunner::collective(Collective what, const LaneArguments& arguments) {
     if (random() % turns_per_switch == 0) go_to(any_ready_thread());
 }
 
-/// Lanes that wait for each other will never meet one that waits for the whole CTA or has left.
+/// Lanes that wait for each other will never meet one that waits for more than
+/// the warp or has left.
 void CtaRunner::check_divergence(const Warp& warp) {
     if (warp.arrived == 0) return;
     const int first = self_ / 32 * 32;
     for (int t = first; t < first + 32; ++t)
-        if (threads_[t].state == State::cta || threads_[t].state == State::exited)
+        if (threads_[t].state == State::cta || threads_[t].state == State::warpgroup ||
+            threads_[t].state == State::exited)
             fail(t, [&] {
                 return fmt::format("divergent warp: this lane {}, thread {} {}", waits_for(t),
                                    first + std::countr_zero(warp.arrived),
@@ -216,13 +223,29 @@ std::string CtaRunner::waits_for(int t) const {
             return fmt::format("waits at {}", name_of(warps_[t / 32].at));
         case State::cta:
             return "waits at cta_sync";
+        case State::warpgroup:
+            return "waits at " + step_name(warpgroups_[t / warpgroup_threads]);
         case State::mbarrier:
-            return fmt::format("waits at mbarrier_wait(shared byte {}, parity {})",
-                               thread.barrier - shared_base, thread.parity);
+            return waits_for_mbarrier(thread);
+        case State::named: {
+            const NamedBarrier& barrier = named_barriers_[thread.barrier];
+            return fmt::format("waits at named_sync({}, {}), where {} have come", thread.barrier,
+                               barrier.threads, barrier.arrived);
+        }
         case State::exited:
             return "has exited";
     }
     return "";
+}
+
+std::string CtaRunner::waits_for_mbarrier(const Thread& thread) const {
+    std::string text = fmt::format("waits at mbarrier_wait(shared byte {}, parity {})",
+                                   thread.barrier - shared_base, thread.parity);
+    for (const Barrier& barrier : barriers_.all())
+        if (barrier.at == thread.barrier && barrier.bytes_expected != barrier.bytes_loading)
+            text += fmt::format(", where {} bytes are expected and {} have been loaded",
+                                barrier.bytes_expected, barrier.bytes_loading);
+    return text;
 }
 
 std::string CtaRunner::deadlock() const {

@@ -17,6 +17,7 @@
 #include "runtime/emu/fiber.h"
 #include "runtime/emu/global_memory.h"
 #include "runtime/emu/shared_memory.h"
+#include "runtime/emu/warpgroup.h"
 
 namespace attune::emu {
 
@@ -83,15 +84,21 @@ public:
     void mbarrier_init(SharedAddress at, int count);
     void mbarrier_arrive(SharedAddress at);
     void mbarrier_arrive_cp_async(SharedAddress at);
+    void mbarrier_arrive_expect(SharedAddress at, int bytes);
+    void mbarrier_fence_init();
     void mbarrier_wait(SharedAddress at, int parity);
+    void tensor_load(SharedAddress to, const TensorMap& map, SharedAddress barrier,
+                     const TensorPoint& first);
+    void named_barrier(int id, int threads, bool wait);
+    void warpgroup(WarpgroupStep step, int number, const WgmmaCall* call);
 
 private:
-    enum class State { ready, warp, cta, mbarrier, exited };
+    enum class State { ready, warp, warpgroup, cta, mbarrier, named, exited };
 
     struct Thread {
         Fiber fiber;
         State state = State::ready;
-        SharedAddress barrier = 0;  // where it waits
+        unsigned barrier = 0;  // where it waits: an mbarrier's address, a named barrier's number
         int parity = 0;
         int open_group = 0;  // of cp.async
         std::vector<Copy> copies;
@@ -127,6 +134,7 @@ private:
     std::uint32_t random();
     void check_divergence(const Warp& warp);
     std::string waits_for(int thread) const;
+    std::string waits_for_mbarrier(const Thread& thread) const;
     std::string deadlock() const;
 
     // Collectives (cta_collectives.cpp).
@@ -136,6 +144,22 @@ private:
     void execute_shuffle(Warp& warp);
     void execute_vote(Warp& warp, bool all);
 
+    // Warpgroups (cta_warpgroup.cpp).
+    void begin_warpgroups();
+    void check_same_step(const Warpgroup& group, WarpgroupStep step, int number,
+                         const WgmmaCall* call);
+    void execute(Warpgroup& group);
+    void go_on(Warpgroup& group);
+    void issue_wgmma(Warpgroup& group);
+    int accumulators_of(Warpgroup& group);
+    void finish_wgmmas(Warpgroup& group);
+    void finish(Warpgroup& group, const PendingWgmma& wgmma);
+    void read_operands(Warpgroup& group, const std::vector<SharedAddress>& pieces);
+    void set_reads(const Warpgroup& group, const PendingWgmma& wgmma, std::uint32_t clock);
+    void shrink_registers(Warpgroup& group);
+    void grant_registers();
+    int first_thread(const Warpgroup& group) const;
+
     // Memory (cta_memory.cpp).
     void check_shared(int thread, SharedAddress at, int bytes, const char* what);
     /// Now, as an epoch of the running thread.
@@ -144,8 +168,15 @@ private:
     void note_write(SharedAddress at, int bytes, Epoch epoch);
     [[noreturn]] void fail_race(const Conflict& conflict, int thread, Access now);
     void land(const Copy& copy, Epoch epoch);
+    void check_global_range(std::uint64_t at, int bytes, const char* what);
+
+    // Barriers (cta_barriers.cpp).
     Barrier& barrier_at(SharedAddress at, const char* what);
+    void check_fenced(const Barrier& barrier, const char* what);
     void arrived(Barrier& barrier);
+    bool is_waited_for(const Barrier& barrier) const;
+    void settle(Barrier& barrier, bool waited_for);
+    void land(const TensorLoad& load, Epoch epoch);
 
     Grid grid_{};
     Stacks stacks_;
@@ -155,6 +186,8 @@ private:
     Barriers barriers_;
     std::vector<Thread> threads_;
     std::vector<Warp> warps_;
+    std::vector<Warpgroup> warpgroups_;
+    std::array<NamedBarrier, 16> named_barriers_;
     EmuCounts counts_;
     GlobalMemory::Range last_range_;
 
@@ -166,7 +199,9 @@ private:
     int exited_ = 0;
     std::uint64_t random_ = 0;
     std::uint64_t ticks_ = 0;
-    std::uint32_t landings_ = 0;  // phases that brought copies, over all CTAs: clocks never go back
+    int registers_free_ = 0;  // of those the CTA was launched with, threads x registers
+    // Phases that brought copies and waits for wgmmas, over all CTAs: clocks never go back.
+    std::uint32_t landings_ = 0;
     std::optional<std::string> fault_;
 };
 

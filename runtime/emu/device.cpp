@@ -12,6 +12,7 @@
 #include "runtime/emu/emu.h"
 #include "runtime/emu/kernel_object.h"
 #include "runtime/emu/model.h"
+#include "runtime/emu/tensor_map.h"
 
 namespace attune {
 namespace {
@@ -28,6 +29,7 @@ struct Fault {
 
 void add(EmuCounts& to, const EmuCounts& from) {
     to.mma += from.mma;
+    to.wgmma += from.wgmma;
     to.ldmatrix += from.ldmatrix;
     to.exp2 += from.exp2;
     to.shared_bytes += from.shared_bytes;
@@ -96,6 +98,10 @@ public:
     Result<void> launch(Kernel kernel, const Launch& launch, const void* params,
                         std::size_t params_bytes, Stream) override;
     Result<void> synchronize() override { return {}; }
+
+    Result<void> encode_tensor_map(const TensorMapSpec& spec, TensorMap& map) override {
+        return emu::encode_tensor_map(spec, map);
+    }
 
     Result<Event> create_event() override {
         events_.emplace(++last_id_, 0.0);

@@ -11,7 +11,8 @@ namespace attune {
 
 /// What one launch did, for the estimator and for tests. Sums over all CTAs.
 struct EmuCounts {
-    std::uint64_t mma = 0;             // warp-wide instructions
+    std::uint64_t mma = 0;             // warp-wide m16n8k16; a wgmma is as many as it is worth
+    std::uint64_t wgmma = 0;           // those of `mma` that wgmmas did
     std::uint64_t ldmatrix = 0;        // warp-wide instructions
     std::uint64_t exp2 = 0;            // per thread
     std::uint64_t shared_bytes = 0;    // read and written

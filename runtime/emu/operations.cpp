@@ -90,6 +90,33 @@ void mbarrier_wait(SharedAddress at, int parity) {
     cta().mbarrier_wait(at, parity);
 }
 
+void mbarrier_arrive_expect(SharedAddress at, int bytes) {
+    cta().mbarrier_arrive_expect(at, bytes);
+}
+void mbarrier_fence_init() {
+    cta().mbarrier_fence_init();
+}
+void tensor_load(SharedAddress to, const TensorMap* map, SharedAddress barrier,
+                 const TensorPoint* from) {
+    cta().tensor_load(to, *map, barrier, *from);
+}
+template <bool wait>
+void named_barrier(int barrier, int threads) {
+    cta().named_barrier(barrier, threads, wait);
+}
+
+void wgmma(const WgmmaCall* call) {
+    cta().warpgroup(WarpgroupStep::wgmma, 0, call);
+}
+template <WarpgroupStep step>
+void warpgroup() {
+    cta().warpgroup(step, 0, nullptr);
+}
+template <WarpgroupStep step>
+void warpgroup(int number) {
+    cta().warpgroup(step, number, nullptr);
+}
+
 template <Collective which>
 void mma(float* d, const unsigned* a, unsigned b0, unsigned b1) {
     cta().collective(which, {d, a, b0, b1});
@@ -135,6 +162,17 @@ const Operations& operations() {
         .mbarrier_arrive = mbarrier_arrive,
         .mbarrier_arrive_cp_async = mbarrier_arrive_cp_async,
         .mbarrier_wait = mbarrier_wait,
+        .mbarrier_arrive_expect = mbarrier_arrive_expect,
+        .mbarrier_fence_init = mbarrier_fence_init,
+        .tensor_load = tensor_load,
+        .named_sync = named_barrier<true>,
+        .named_arrive = named_barrier<false>,
+        .wgmma = wgmma,
+        .wgmma_fence = warpgroup<WarpgroupStep::fence>,
+        .wgmma_commit = warpgroup<WarpgroupStep::commit>,
+        .wgmma_wait = warpgroup<WarpgroupStep::wait>,
+        .registers_grow = warpgroup<WarpgroupStep::grow>,
+        .registers_shrink = warpgroup<WarpgroupStep::shrink>,
         .mma_f16 = mma<Collective::mma_f16>,
         .mma_bf16 = mma<Collective::mma_bf16>,
         .exp2 = exp2,

@@ -21,14 +21,13 @@ bool SharedMemory::contains(SharedAddress at, int bytes) const {
     return at >= shared_base && std::size_t(at - shared_base) + bytes <= bytes_.size();
 }
 
-std::optional<Conflict> SharedMemory::read(int thread, SharedAddress at, int bytes) {
+std::optional<Conflict> SharedMemory::read(int thread, SharedAddress at, int bytes, Epoch epoch) {
     if (!clocks_) return {};
-    const Epoch now = clocks_->now(thread);
     Epoch* reads = reads_.data() + std::size_t(thread / 32) * words_;
     for (int i = word(at); i < word(at) + bytes / 4; ++i) {
         if (!clocks_->knows(thread, writes_[i]))
             return Conflict{shared_base + 4 * i, Access::write, writes_[i]};
-        reads[i] = now;
+        reads[i] = epoch;
     }
     return {};
 }
@@ -50,6 +49,11 @@ std::optional<Conflict> SharedMemory::write(int thread, SharedAddress at, int by
 
 void SharedMemory::land(SharedAddress at, int bytes, Epoch epoch) {
     if (clocks_) std::fill_n(writes_.begin() + word(at), bytes / 4, epoch);
+}
+
+void SharedMemory::set_read(int warp, SharedAddress at, int bytes, Epoch epoch) {
+    if (!clocks_) return;
+    std::fill_n(reads_.begin() + std::size_t(warp) * words_ + word(at), bytes / 4, epoch);
 }
 
 }  // namespace attune::emu

@@ -17,7 +17,7 @@ enum class Access { read, write };
 struct Conflict {
     SharedAddress address;
     Access earlier;
-    Epoch epoch;  // of the earlier one; clock == in_flight: a copy that has not landed
+    Epoch epoch;  // of the earlier one; clock == in_flight: not finished
 };
 
 class SharedMemory {
@@ -30,12 +30,14 @@ public:
     bool contains(SharedAddress at, int bytes) const;
     std::byte* bytes(SharedAddress at) { return bytes_.data() + (at - shared_base); }
 
-    /// Records an access of whole words by `thread` and finds what it conflicts with. A write is
-    /// recorded as made at `epoch`.
-    std::optional<Conflict> read(int thread, SharedAddress at, int bytes);
+    /// Records an access of whole words by `thread`, as made at `epoch`, and finds what it
+    /// conflicts with.
+    std::optional<Conflict> read(int thread, SharedAddress at, int bytes, Epoch epoch);
     std::optional<Conflict> write(int thread, SharedAddress at, int bytes, Epoch epoch);
     /// A copy recorded as in flight has landed, at `epoch`.
     void land(SharedAddress at, int bytes, Epoch epoch);
+    /// A read recorded as in flight is over, at `epoch`; or another one of the warp's is not.
+    void set_read(int warp, SharedAddress at, int bytes, Epoch epoch);
 
 private:
     int word(SharedAddress at) const { return static_cast<int>(at - shared_base) / 4; }

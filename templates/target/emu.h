@@ -2,6 +2,7 @@
 // to do with other threads or with memory is a call to the emulator (runtime/emu).
 #pragma once
 
+#include "templates/abi.h"
 #include "templates/target/emu_abi.h"
 
 #define ATTUNE_DEVICE inline __attribute__((always_inline))
@@ -255,3 +256,5 @@ ATTUNE_DEVICE unsigned long long clock_cycles() {
 }
 
 }  // namespace attune
+
+#include "templates/target/emu/hopper.h"

@@ -2,12 +2,33 @@
 // no symbol of its host: its entry is a KernelObject, through which it is given the Operations.
 #pragma once
 
+namespace attune {
+struct TensorMap;
+}
+
 namespace attune::emu {
 
 using SharedAddress = unsigned;
 
 /// Where a CTA's dynamic shared memory starts; not 0, so that an address nobody computed is caught.
 constexpr SharedAddress shared_base = 1024;
+
+/// A wgmma as one of its threads gives it. `a` null: a by descriptor, rows of b along the depth;
+/// else b's rows across the depth.
+struct WgmmaCall {
+    float* d;
+    const unsigned* a;
+    unsigned long long a_descriptor;
+    unsigned long long b_descriptor;
+    int n;
+    bool bf16;
+    bool accumulate;
+};
+
+/// The first element of a box of a tensor.
+struct TensorPoint {
+    int column, row, head, batch;
+};
 
 /// The contract's names (contract.md) as calls. Sizes in bytes; `to` and `from` are the kernel's
 /// own variables unless they are called global.
@@ -40,6 +61,20 @@ struct Operations {
     void (*mbarrier_arrive_cp_async)(SharedAddress at);
     void (*mbarrier_wait)(SharedAddress at, int parity);
 
+    void (*mbarrier_arrive_expect)(SharedAddress at, int bytes);
+    void (*mbarrier_fence_init)();
+    void (*tensor_load)(SharedAddress to, const TensorMap* map, SharedAddress barrier,
+                        const TensorPoint* from);
+    void (*named_sync)(int barrier, int threads);
+    void (*named_arrive)(int barrier, int threads);
+
+    void (*wgmma)(const WgmmaCall* call);
+    void (*wgmma_fence)();
+    void (*wgmma_commit)();
+    void (*wgmma_wait)(int pending_batches);
+    void (*registers_grow)(int registers);
+    void (*registers_shrink)(int registers);
+
     void (*mma_f16)(float* d, const unsigned* a, unsigned b0, unsigned b1);
     void (*mma_bf16)(float* d, const unsigned* a, unsigned b0, unsigned b1);
     float (*exp2)(float x);
@@ -48,7 +83,7 @@ struct Operations {
     unsigned long long (*ticks)();
 };
 
-constexpr int abi_version = 2;
+constexpr int abi_version = 3;
 
 struct KernelObject {
     int abi_version;

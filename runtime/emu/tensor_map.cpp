@@ -1,0 +1,65 @@
+#include "runtime/emu/tensor_map.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <type_traits>
+
+namespace attune::emu {
+namespace {
+
+struct Encoded {
+    std::uint64_t mark;
+    TensorMapSpec spec;
+};
+static_assert(sizeof(Encoded) <= sizeof(TensorMap) && std::is_trivially_copyable_v<Encoded>);
+
+constexpr std::uint64_t encoded_mark = 0x7265706f6f6c6d65;
+constexpr int max_box_rows = 256;
+
+const char* fault_of(const TensorMapSpec& spec) {
+    const TensorStrides& s = spec.strides;
+    if (spec.base == 0 || spec.base % 16 != 0) return "its base is not on 16 bytes";
+    if (s.row % 8 != 0 || s.head % 8 != 0 || s.batch % 8 != 0)
+        return "its strides are not multiples of 8 elements";
+    if (s.row < 0 || s.head < 0 || s.batch < 0) return "a stride is negative";
+    if (std::min({spec.columns, spec.rows, spec.heads, spec.batch}) < 1) return "a size is not > 0";
+    if (spec.box_rows < 1 || spec.box_rows > max_box_rows) return "a box has 1 .. 256 rows";
+    return nullptr;
+}
+
+}  // namespace
+
+Result<void> encode_tensor_map(const TensorMapSpec& spec, TensorMap& map) {
+    if (const char* fault = fault_of(spec))
+        return Error{Code::invalid_argument, fmt::format("no tensor for loads: {}", fault),
+                     "use a family that does not load by TMA"};
+    const Encoded encoded{encoded_mark, spec};
+    map = {};
+    std::memcpy(map.opaque, &encoded, sizeof encoded);
+    return {};
+}
+
+std::optional<TensorMapSpec> decode_tensor_map(const TensorMap& map) {
+    Encoded encoded;
+    std::memcpy(&encoded, map.opaque, sizeof encoded);
+    if (encoded.mark != encoded_mark) return {};
+    return encoded.spec;
+}
+
+BoxRow box_row(const TensorMapSpec& tensor, const TensorPoint& first, int row) {
+    const auto inside = [](int i, int size) { return i >= 0 && i < size; };
+    const long long column = std::max(first.column, 0);
+    const long long end = std::min(first.column + box_row_bytes / 2, tensor.columns);
+    if (!inside(first.row + row, tensor.rows) || !inside(first.head, tensor.heads) ||
+        !inside(first.batch, tensor.batch) || column >= end)
+        return {};
+    const TensorStrides& strides = tensor.strides;
+    const long long element = first.batch * strides.batch + first.head * strides.head +
+                              (first.row + row) * strides.row + column;
+    return {reinterpret_cast<const std::byte*>(tensor.base) + 2 * element,
+            static_cast<int>(2 * (column - first.column)), static_cast<int>(2 * (end - column))};
+}
+
+}  // namespace attune::emu

@@ -1,0 +1,98 @@
+#include "runtime/emu/warpgroup.h"
+
+#include <fmt/format.h>
+
+#include <limits>
+
+#include "runtime/emu/float16.h"
+#include "runtime/emu/tensor_map.h"
+
+namespace attune::emu {
+namespace {
+
+/// Calls visit(thread, register, row, column) for every element of 64 x n.
+template <class Visit>
+void for_each_register(int n, const Visit& visit) {
+    for (int t = 0; t < warpgroup_threads; ++t)
+        for (int i = 0; i < n / 2; ++i)
+            visit(t, i, t / 32 * 16 + t % 32 / 4 + i % 4 / 2 * 8, i / 4 * 8 + t % 4 * 2 + i % 2);
+}
+
+template <float (*convert)(std::uint32_t)>
+void multiply_as(std::vector<float>& values, const Operands16& operands, const WgmmaCall& call) {
+    const int n = call.n;
+    std::vector<double> b(operands.b.size());
+    for (std::size_t i = 0; i < b.size(); ++i) b[i] = convert(operands.b[i]);
+    std::array<double, 256> sum;
+    for (int row = 0; row < 64; ++row) {
+        float* out = values.data() + row * n;
+        for (int j = 0; j < n; ++j) sum[j] = call.accumulate ? out[j] : 0.0;
+        for (int k = 0; k < 16; ++k) {
+            const double x = convert(operands.a[row * 16 + k]);
+            const double* line = b.data() + k * n;
+            for (int j = 0; j < n; ++j) sum[j] += x * line[j];
+        }
+        for (int j = 0; j < n; ++j) out[j] = static_cast<float>(sum[j]);
+    }
+}
+
+}  // namespace
+
+MatrixOperand MatrixOperand::decode(std::uint64_t descriptor) {
+    const auto field = [&](int first, int bits) {
+        return static_cast<unsigned>(descriptor >> first & ((1u << bits) - 1));
+    };
+    constexpr unsigned swizzled_by_128 = 1;
+    return {field(0, 14) << 4, static_cast<int>(field(16, 14) << 4),
+            static_cast<int>(field(32, 14) << 4),
+            field(62, 2) == swizzled_by_128 && field(49, 3) == 0};
+}
+
+SharedAddress MatrixOperand::along_depth(int row, int half) const {
+    return swizzle_128(start + row / 8 * stride_bytes + row % 8 * 128 + 16 * half);
+}
+
+SharedAddress MatrixOperand::across_depth(int k, int chunk) const {
+    return swizzle_128(start + chunk / 8 * leading_bytes + k / 8 * stride_bytes + k % 8 * 128 +
+                       chunk % 8 * 16);
+}
+
+void Accumulators::take() {
+    values.resize(std::size_t(64) * n);
+    for_each_register(n, [&](int t, int i, int row, int column) {
+        values[row * n + column] = d[t][i];
+        d[t][i] = std::numeric_limits<float>::quiet_NaN();
+    });
+}
+
+void Accumulators::give() const {
+    for_each_register(
+        n, [&](int t, int i, int row, int column) { d[t][i] = values[row * n + column]; });
+}
+
+std::string step_name(const Warpgroup& group) {
+    switch (group.step) {
+        case WarpgroupStep::wgmma:
+            return "wgmma";
+        case WarpgroupStep::fence:
+            return "wgmma_fence";
+        case WarpgroupStep::commit:
+            return "wgmma_commit";
+        case WarpgroupStep::wait:
+            return fmt::format("wgmma_wait<{}>", group.number);
+        case WarpgroupStep::grow:
+            return fmt::format("registers_grow<{}>", group.number);
+        case WarpgroupStep::shrink:
+            return fmt::format("registers_shrink<{}>", group.number);
+    }
+    return "";
+}
+
+void multiply(std::vector<float>& values, const Operands16& operands, const WgmmaCall& call) {
+    if (call.bf16)
+        multiply_as<from_bf16>(values, operands, call);
+    else
+        multiply_as<from_f16>(values, operands, call);
+}
+
+}  // namespace attune::emu
