@@ -9,6 +9,7 @@
 #include <cstring>
 #include <random>
 
+#include "runtime/launch_attention.h"
 #include "tuner/device_buffer.h"
 #include "tuner/devices.h"
 #include "tuner/float16.h"
@@ -226,7 +227,8 @@ Result<Outcome> TestBed::run(const Problem& problem, const Config& config,
         if (done) done = device_->fill(out->ptr(), 0xffffffff, out->bytes());
         if (done) done = device_->fill(lse->ptr(), 0xffffffff, lse->bytes());
         if (done && launch.ctas > 0)
-            done = device_->launch(*loaded, launch, &params, sizeof params);
+            done = launch_attention(*device_, *loaded, launch, problem.signature.dtype,
+                                    problem.signature.head_dim, params);
         return done ? device_->synchronize() : done;
     }();
     if (!ran) return ran.error();

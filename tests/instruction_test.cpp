@@ -94,6 +94,17 @@ protected:
             EXPECT_TRUE(out[i] == emulated[i] || (is_nan(out[i]) && is_nan(emulated[i])))
                 << i << ": " << as_float(out[i]) << " and " << as_float(emulated[i]);
     }
+    /// Both within 2 units of the last place of `exact`, or within `absolute`.
+    void expect_close(const Words& in, double (*exact)(double), double absolute) const {
+        for (std::size_t i = 0; i < in.size(); ++i)
+            for (const float got : {as_float(out[i]), as_float(emulated[i])}) {
+                const double want = exact(as_float(in[i]));
+                const double bar = std::max(std::ldexp(std::fabs(want), -22), absolute);
+                EXPECT_TRUE(got == want || (std::isfinite(want) && std::fabs(got - want) <= bar) ||
+                            (std::isnan(got) && std::isnan(want)))
+                    << got << " where " << want << " is right, of " << as_float(in[i]);
+            }
+    }
     Words out, emulated;
 };
 
@@ -222,8 +233,7 @@ TEST_F(Instruction, MmaOnSpecialNumbers) {
             run(mma_text(dtype), 32, p.fragments(dtype), 128);
             expect_equal_floats();
             p.for_each_sum([&](int at, double sum, double) {
-                EXPECT_TRUE(std::isnan(sum) ? std::isnan(as_float(out[at]))
-                                            : as_float(out[at]) == float(sum))
+                EXPECT_TRUE(std::isnan(sum) ? is_nan(out[at]) : as_float(out[at]) == float(sum))
                     << at << ": " << as_float(out[at]) << " for " << sum;
             });
         }
@@ -295,23 +305,12 @@ TEST_F(Instruction, ToFloatOfEveryNumber) {
         expect_equal_floats();
         for (std::uint32_t i = 0; i < 65536; ++i) {
             const float want = to_float(std::uint16_t(i), dtype);
-            if (std::isnan(want))
-                ASSERT_TRUE(std::isnan(as_float(out[i]))) << i;
-            else
-                ASSERT_EQ(out[i], as_word(want)) << i;
+            ASSERT_TRUE(std::isnan(want) ? is_nan(out[i]) : out[i] == as_word(want)) << i;
         }
     }
 }
 
-/// Within 2 units of the last place; results below the smallest normal float may be 0.
-void expect_close(float got, double want, double absolute, float input) {
-    if (std::isnan(want) || std::isinf(want)) {
-        EXPECT_TRUE(std::isnan(want) ? std::isnan(got) : got == want) << input << ": " << got;
-        return;
-    }
-    EXPECT_NEAR(got, want, std::max(std::ldexp(std::fabs(want), -22), absolute)) << input;
-}
-
+/// Results below the smallest normal float may be 0.
 TEST_F(Instruction, Exp2) {
     Words in;
     for (float x :
@@ -322,10 +321,7 @@ TEST_F(Instruction, Exp2) {
     while (in.size() < 4096) in.push_back(as_word(uniform(engine)));
     run("for (int i = thread; i < 4096; i += 256) out[i] = bits_of(exp2_approx(float_of(in[i])));",
         256, in, in.size());
-    for (std::size_t i = 0; i < in.size(); ++i)
-        for (const Words* words : {&out, &emulated})
-            expect_close(as_float((*words)[i]), std::exp2(double{as_float(in[i])}), 0x1p-126,
-                         as_float(in[i]));
+    expect_close(in, std::exp2, 0x1p-126);
     EXPECT_EQ(out[0], 0u) << "of -infinity";
     EXPECT_EQ(out[3], as_word(1)) << "of 0";
 }
@@ -341,10 +337,7 @@ TEST_F(Instruction, Log2) {
     while (in.size() < 4096) in.push_back(as_word(1 + uniform(engine) / 200));
     run("for (int i = thread; i < 4096; i += 256) out[i] = bits_of(log2_approx(float_of(in[i])));",
         256, in, in.size());
-    for (std::size_t i = 0; i < in.size(); ++i)
-        for (const Words* words : {&out, &emulated})
-            expect_close(as_float((*words)[i]), std::log2(double{as_float(in[i])}), 0x1p-21,
-                         as_float(in[i]));
+    expect_close(in, std::log2, 0x1p-21);
 }
 
 TEST_F(Instruction, MaxAndFma) {
