@@ -85,19 +85,28 @@ Result<void> check_struct(const Struct* given, const char* name) {
     return {};
 }
 
+/// In C an enum holds any number; C++ takes for granted that it holds none but its own.
+template <class Enum>
+int number_of(const Enum& value) {
+    int number;
+    static_assert(sizeof number == sizeof value);
+    std::memcpy(&number, &value, sizeof number);
+    return number;
+}
+
 Result<attune::Problem> problem_of(const attune_problem* given) {
     if (auto good = check_struct(given, "attune_problem"); !good) return good.error();
-    if (given->dtype != ATTUNE_F16 && given->dtype != ATTUNE_BF16)
-        return Error{Code::invalid_argument, fmt::format("dtype is {}", int(given->dtype)),
+    const int dtype = number_of(given->dtype), mask = number_of(given->mask);
+    if (dtype != ATTUNE_F16 && dtype != ATTUNE_BF16)
+        return Error{Code::invalid_argument, fmt::format("dtype is {}", dtype),
                      "use ATTUNE_F16 or ATTUNE_BF16"};
-    if (given->mask != ATTUNE_MASK_FULL && given->mask != ATTUNE_MASK_CAUSAL)
-        return Error{Code::invalid_argument, fmt::format("mask is {}", int(given->mask)),
+    if (mask != ATTUNE_MASK_FULL && mask != ATTUNE_MASK_CAUSAL)
+        return Error{Code::invalid_argument, fmt::format("mask is {}", mask),
                      "use ATTUNE_MASK_FULL or ATTUNE_MASK_CAUSAL"};
     attune::Problem problem;
     problem.signature = {
-        given->dtype == ATTUNE_F16 ? attune::DType::f16 : attune::DType::bf16, given->head_dim,
-        given->mask == ATTUNE_MASK_FULL ? attune::Mask::full : attune::Mask::causal,
-        given->want_lse != 0};
+        dtype == ATTUNE_F16 ? attune::DType::f16 : attune::DType::bf16, given->head_dim,
+        mask == ATTUNE_MASK_FULL ? attune::Mask::full : attune::Mask::causal, given->want_lse != 0};
     problem.shape = {given->batch, given->heads_q, given->heads_kv, given->seqlen_q,
                      given->seqlen_kv};
     return problem;
@@ -151,7 +160,7 @@ const char* attune_version(void) {
 }
 
 const char* attune_status_name(attune_status status) {
-    return attune::code_name(static_cast<Code>(status));
+    return attune::code_name(static_cast<Code>(number_of(status)));
 }
 
 attune_status attune_open(const attune_options* options, attune_context** context) {
