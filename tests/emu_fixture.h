@@ -17,7 +17,23 @@ namespace attune {
 struct EmuParams {
     const void* in;
     void* out;
+    TensorMap map;
 };
+
+/// `text` with `by` in the place of its first `what`.
+inline std::string replaced(std::string text, const std::string& what, const std::string& by) {
+    const std::size_t at = text.find(what);
+    EXPECT_NE(at, std::string::npos) << what;
+    return text.replace(at, what.size(), by);
+}
+
+/// 16-bit values as words.
+inline std::vector<std::uint32_t> packed(const std::vector<std::uint16_t>& values) {
+    std::vector<std::uint32_t> words(values.size() / 2);
+    for (std::size_t i = 0; i < words.size(); ++i)
+        words[i] = values[2 * i] | std::uint32_t(values[2 * i + 1]) << 16;
+    return words;
+}
 
 class EmuTest : public testing::Test {
 protected:
@@ -35,7 +51,7 @@ protected:
         source.text =
             "#include \"target.h\"\n"
             "namespace attune {\n"
-            "struct Params { const void* in; void* out; };\n"
+            "struct Params { const void* in; void* out; TensorMap map; };\n"
             "ATTUNE_DEVICE void body(const Params& p) {\n"
             "const int thread = thread_index(), lane = lane_index(), warp = warp_index();\n"
             "const SharedAddress shared = shared_base();\n"
@@ -58,7 +74,11 @@ protected:
         const DevicePtr input = *device->allocate(4 * in.size());
         const DevicePtr output = *device->allocate(4 * out_words);
         EXPECT_TRUE(device->copy_to_device(input, in.data(), 4 * in.size()));
-        const EmuParams params{reinterpret_cast<void*>(input), reinterpret_cast<void*>(output)};
+        EmuParams params{reinterpret_cast<void*>(input), reinterpret_cast<void*>(output), {}};
+        tensor.base = input;
+        if (tensor.box_rows > 0) {
+            EXPECT_TRUE(device->encode_tensor_map(tensor, params.map));
+        }
         const Launch launch{static_cast<std::uint32_t>(ctas), static_cast<std::uint32_t>(threads),
                             static_cast<std::uint32_t>(shared_bytes), 0};
         const Result<void> ran = device->launch(*kernel, launch, &params, sizeof params);
@@ -80,6 +100,7 @@ protected:
     }
 
     std::unique_ptr<EmuDevice> device;
+    TensorMapSpec tensor;            // of the input, for `p.map`; none unless it has box_rows
     std::vector<std::uint32_t> out;  // of the latest run
 };
 
