@@ -33,4 +33,4 @@ say "lookup"
 "$attune" lookup smoke --device "$device"
 
 say "launch through the C API"
-"$build/tools/examples/launch" "$device"
+"$build/tools/examples/launch" "$device" bf16.d64.causal/b1.h4.kv2.q113.k128
