@@ -11,11 +11,6 @@ TensorMapSpec spec_of(const void* base, DType dtype, int columns, int rows, int 
 
 }  // namespace
 
-Result<void> Device::encode_tensor_map(const TensorMapSpec&, TensorMap&) {
-    return Error{Code::unsupported, info().id + " has no tensor loads",
-                 "use another kernel family"};
-}
-
 Result<void> launch_attention(Device& device, Kernel kernel, const Launch& launch, DType dtype,
                               int head_dim, const AttentionParams& p, Stream stream) {
     if (launch.tma_rows_q == 0) return device.launch(kernel, launch, &p, sizeof p, stream);
