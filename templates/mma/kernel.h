@@ -76,12 +76,13 @@ private:
             const SharedAddress k_tile = ring.template wait_k<edge>(step);
             const int first_key = loader.tile(step) * V::tile_kv + L::warp_key();
             const int first_query = first_row_ + L::warp_row();
-            if (edge && first_key >= mask_.key_end(first_query + L::rows_per_warp - 1)) {
-                ring.template wait_v<edge>(step);  // nothing here for this warp's rows
-            } else {
-                typename L::Scores s;
-                multiply_qk<V>(s, q, k_tile);
-                const SharedAddress v_tile = ring.template wait_v<edge>(step);
+            // A warp whose rows attend nothing here only keeps the others company.
+            const bool idle =
+                edge && first_key >= mask_.key_end(first_query + L::rows_per_warp - 1);
+            typename L::Scores s;
+            if (!idle) multiply_qk<V>(s, q, k_tile);
+            const SharedAddress v_tile = ring.template wait_v<edge>(step);
+            if (!idle) {
                 if (edge) mask_scores<L>(s, mask_, first_query, first_key);
                 softmax.template begin_tile<edge>(s, o);
                 softmax_pv<V, edge>(o, s, softmax, v_tile);
