@@ -66,8 +66,8 @@ public:
     virtual Result<void> launch(Kernel kernel, const Launch& launch, const void* params,
                                 std::size_t params_bytes, Stream stream = 0) = 0;
     virtual Result<void> synchronize() = 0;
-    /// The map becomes what tensor_load takes (templates/target/contract.md), swizzled by 128 bytes.
-    /// unsupported where the GPU has no such loads. Allocates nothing.
+    /// The map becomes what tensor_load takes (templates/target/contract.md), swizzled by 128
+    /// bytes. unsupported where the GPU has no such loads. Allocates nothing.
     virtual Result<void> encode_tensor_map(const TensorMapSpec&, TensorMap&) {
         return Error{Code::unsupported, info().id + " has no tensor loads",
                      "use another kernel family"};
