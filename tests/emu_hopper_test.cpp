@@ -4,6 +4,7 @@
 #include <cmath>
 #include <random>
 
+#include "runtime/emu/model.h"
 #include "tests/emu_fixture.h"
 #include "tuner/float16.h"
 
@@ -221,6 +222,16 @@ TEST_F(EmuWgmma, AllThreadsTheSame) {
     EXPECT_THAT(fault_of("if (warp < 3) wgmma_fence();\n"),
                 HasSubstr("waits at wgmma_fence (96 threads)"));
     EXPECT_THAT(fault("wgmma_fence();\n", 64), HasSubstr("not whole warpgroups"));
+}
+
+TEST(EmuModel, OnHopperWgmmaIsFasterThanMmaSync) {
+    EmuCounts by_mma_sync{.mma = 1000000000}, by_wgmma = by_mma_sync;
+    by_wgmma.wgmma = by_wgmma.mma;
+    const auto time = [](const char* gpu, const EmuCounts& counts) {
+        return emu::estimate_us(counts, 132, *find_target(gpu));
+    };
+    EXPECT_GT(time("h200", by_mma_sync), 1.5 * time("h200", by_wgmma));
+    EXPECT_EQ(time("a100-sxm4-80gb", by_mma_sync), time("a100-sxm4-80gb", by_wgmma));
 }
 
 // ---- registers and named barriers -------------------------------------------------------------
