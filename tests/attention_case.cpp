@@ -10,7 +10,6 @@
 #include <random>
 
 #include "runtime/launch_attention.h"
-#include "tuner/device_buffer.h"
 #include "tuner/devices.h"
 #include "tuner/float16.h"
 
@@ -202,39 +201,44 @@ void TestBed::forget_kernels() {
     kernels_.clear();
 }
 
-Result<Outcome> TestBed::run(const Problem& problem, const Config& config,
-                             const HostTensors& tensors, TensorLayout layout) {
+Result<void> TestBed::fill_and_launch(const Problem& problem, const Config& config,
+                                      const std::vector<std::uint16_t>& image,
+                                      const Buffers& buffers, const AttentionParams& params) {
     const auto loaded = kernel(problem.signature, config);
     if (!loaded) return loaded.error();
+    const Launch launch =
+        find_family(config.family)->launch(problem.signature, config, problem.shape, target());
+    if (launch.workspace_bytes > 0) return wrong("these tests hand out no workspace");
+    const auto& [in, out, lse] = buffers;
+    auto done = device_->copy_to_device(in.ptr(), image.data(), 2 * image.size());
+    if (done) done = device_->fill(out.ptr(), 0xffffffff, out.bytes());
+    if (done) done = device_->fill(lse.ptr(), 0xffffffff, lse.bytes());
+    if (done && launch.ctas > 0)
+        done = launch_attention(*device_, *loaded, launch, problem.signature.dtype,
+                                problem.signature.head_dim, params);
+    return done ? device_->synchronize() : done;
+}
+
+Result<Outcome> TestBed::run(const Problem& problem, const Config& config,
+                             const HostTensors& tensors, TensorLayout layout) {
     const Placement at = place(problem, layout);
     const std::vector<std::uint16_t> image = input_image(problem, at, tensors);
+    const Shape& s = problem.shape;
     const std::size_t rows =
-        problem.signature.lse
-            ? std::size_t(problem.shape.batch) * problem.shape.heads_q * problem.shape.seqlen_q
-            : 0;
+        problem.signature.lse ? std::size_t(s.batch) * s.heads_q * s.seqlen_q : 0;
     const std::size_t lse_words = 2 * (rows + gap);  // 16-bit
     auto in = DeviceBuffer::allocate(*device_, 2 * image.size());
     auto out = DeviceBuffer::allocate(*device_, 2 * at.outputs);
     auto lse = DeviceBuffer::allocate(*device_, 2 * lse_words);
     for (const auto* buffer : {&in, &out, &lse})
         if (!*buffer) return buffer->error();
-    const Launch launch =
-        find_family(config.family)->launch(problem.signature, config, problem.shape, target());
-    if (launch.workspace_bytes > 0) return wrong("these tests hand out no workspace");
     const AttentionParams params = params_of(problem, at, in->ptr(), out->ptr(), lse->ptr());
-    const auto ran = [&]() -> Result<void> {
-        auto done = device_->copy_to_device(in->ptr(), image.data(), 2 * image.size());
-        if (done) done = device_->fill(out->ptr(), 0xffffffff, out->bytes());
-        if (done) done = device_->fill(lse->ptr(), 0xffffffff, lse->bytes());
-        if (done && launch.ctas > 0)
-            done = launch_attention(*device_, *loaded, launch, problem.signature.dtype,
-                                    problem.signature.head_dim, params);
-        return done ? device_->synchronize() : done;
-    }();
+    const Buffers buffers{*std::move(in), *std::move(out), *std::move(lse)};
+    const auto ran = fill_and_launch(problem, config, image, buffers, params);
     if (!ran) return ran.error();
-    auto out_image = read_back<std::uint16_t>(*device_, out->ptr(), at.outputs);
+    auto out_image = read_back<std::uint16_t>(*device_, buffers.out.ptr(), at.outputs);
     if (!out_image) return out_image.error();
-    auto lse_image = read_back<std::uint16_t>(*device_, lse->ptr(), lse_words);
+    auto lse_image = read_back<std::uint16_t>(*device_, buffers.lse.ptr(), lse_words);
     if (!lse_image) return lse_image.error();
     auto o_values = take_o(problem, at, *std::move(out_image));
     if (!o_values) return o_values.error();

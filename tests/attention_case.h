@@ -10,6 +10,7 @@
 
 #include "runtime/emu/emu.h"
 #include "tuner/compiler.h"
+#include "tuner/device_buffer.h"
 #include "tuner/reference.h"
 
 namespace attune {
@@ -68,7 +69,14 @@ public:
                         TensorLayout layout = TensorLayout::bhsd);
 
 private:
+    struct Buffers {
+        DeviceBuffer in, out, lse;
+    };
     TestBed() = default;
+    Result<void> fill_and_launch(const Problem& problem, const Config& config,
+                                 const std::vector<std::uint16_t>& image, const Buffers& buffers,
+                                 const AttentionParams& params);
+
     std::unique_ptr<Device> device_;
     std::unique_ptr<Compiler> compiler_;
     std::vector<TemplateFile> templates_;

@@ -9,8 +9,6 @@
 #include <cstring>
 #include <set>
 
-#include "tuner/device_buffer.h"
-
 namespace attune {
 namespace {
 
@@ -122,51 +120,74 @@ TEST(GridCoverage, MeetsEveryLegalPairShapeAndSignature) {
         EXPECT_TRUE(shapes.contains(shape.text())) << shape.text();
 }
 
-/// Rows that lie 2^21 elements apart reach past 2^31 elements in each tensor.
+/// One buffer whose rows lie 2^21 elements apart, each with q of two heads, k, v and o of two
+/// heads.
+class FarApart {
+public:
+    static constexpr int rows = 1100;
+    static constexpr long long apart = 1LL << 21;
+
+    FarApart(Device& device, int head_dim)
+        : device_(device),
+          d_(head_dim),
+          buffer_(*DeviceBuffer::allocate(device, 2 * (apart * rows + 6 * head_dim))),
+          lse_(*DeviceBuffer::allocate(device, 4 * 2 * rows)) {}
+
+    void upload(const HostTensors& from) const {
+        for (int row = 0; row < rows; ++row)
+            for (const auto& [slot, values] :
+                 {std::pair(0, &from.q[row * d_]), std::pair(1, &from.q[(rows + row) * d_]),
+                  std::pair(2, &from.k[row * d_]), std::pair(3, &from.v[row * d_])})
+                ASSERT_TRUE(device_.copy_to_device(at(slot, row), values, 2 * d_));
+    }
+    AttentionParams params(float scale) const {
+        AttentionParams params{};
+        params.q = reinterpret_cast<void*>(at(0, 0));
+        params.k = reinterpret_cast<void*>(at(2, 0));
+        params.v = reinterpret_cast<void*>(at(3, 0));
+        params.o = reinterpret_cast<void*>(at(4, 0));
+        params.lse = lse_.as<float>();
+        params.q_strides = params.k_strides = params.v_strides = params.o_strides = {0, d_, apart};
+        params.batch = params.heads_kv = 1;
+        params.heads_q = 2;
+        params.seqlen_q = params.seqlen_kv = rows;
+        params.scale_log2 = scale * 1.44269504f;
+        return params;
+    }
+    Outcome download() const {
+        Outcome got{std::vector<std::uint16_t>(2 * rows * d_),
+                    *read_back<float>(device_, lse_.ptr(), 2 * rows)};
+        for (int i = 0; i < 2 * rows; ++i)
+            EXPECT_TRUE(device_.copy_to_host(&got.o[i * d_], at(4 + i / rows, i % rows), 2 * d_));
+        return got;
+    }
+
+private:
+    DevicePtr at(int slot, int row) const { return buffer_.ptr() + 2 * (row * apart + slot * d_); }
+
+    Device& device_;
+    int d_;
+    DeviceBuffer buffer_, lse_;
+};
+
 TEST(GridOffsets, PassTwoToThe31) {
     TestBed& bed = test_bed();
-    if (bed.emulated()) GTEST_SKIP() << "needs 20 GB of device memory: on a GPU only";
-    const Problem problem{widest_signature(), {1, 2, 1, 1100, 1100}};
+    if (bed.emulated()) GTEST_SKIP() << "needs 5 GB of device memory: on a GPU only";
+    const Problem problem{widest_signature(), {1, 2, 1, FarApart::rows, FarApart::rows}};
     const Config config = *Config::parse("mma/q64.kv32.w4");
     const Case& expected = case_of(problem);
-    const int d = problem.signature.head_dim;
-    constexpr long long apart = 1LL << 21;
-    const auto buffer = DeviceBuffer::allocate(bed.device(), 2 * (apart * 1100 + 1024));
-    ASSERT_TRUE(buffer) << buffer.error().text();
-    const auto lse = DeviceBuffer::allocate(bed.device(), 4 * 2 * 1100);
-    ASSERT_TRUE(lse) << lse.error().text();
-    // One row holds q of both heads, k, v, and o of both heads.
-    const auto at = [&](int slot, int row) { return buffer->ptr() + 2 * (row * apart + slot * d); };
-    const auto& [q, k, v] = expected.tensors;
-    for (int row = 0; row < 1100; ++row)
-        for (const auto& [slot, from] :
-             {std::pair(0, &q[row * d]), std::pair(1, &q[(1100 + row) * d]),
-              std::pair(2, &k[row * d]), std::pair(3, &v[row * d])})
-            ASSERT_TRUE(bed.device().copy_to_device(at(slot, row), from, 2 * d));
-    const TensorStrides strides{0, d, apart};
-    AttentionParams params{};
-    params.q = reinterpret_cast<void*>(at(0, 0));
-    params.k = reinterpret_cast<void*>(at(2, 0));
-    params.v = reinterpret_cast<void*>(at(3, 0));
-    params.o = reinterpret_cast<void*>(at(4, 0));
-    params.lse = lse->as<float>();
-    params.q_strides = params.k_strides = params.v_strides = params.o_strides = strides;
-    params.batch = params.heads_kv = 1;
-    params.heads_q = 2;
-    params.seqlen_q = params.seqlen_kv = 1100;
-    params.scale_log2 = default_scale(problem.signature) * 1.44269504f;
+    const FarApart tensors(bed.device(), problem.signature.head_dim);
+    tensors.upload(expected.tensors);
+    const AttentionParams params = tensors.params(default_scale(problem.signature));
     const auto kernel = bed.kernel(problem.signature, config);
     ASSERT_TRUE(kernel) << kernel.error().text();
     const Launch launch =
         find_family("mma")->launch(problem.signature, config, problem.shape, bed.target());
     ASSERT_TRUE(bed.device().launch(*kernel, launch, &params, sizeof params));
     ASSERT_TRUE(bed.device().synchronize());
-    Outcome got;
-    got.o.resize(2 * 1100 * d);
-    for (int i = 0; i < 2 * 1100; ++i)
-        ASSERT_TRUE(bed.device().copy_to_host(&got.o[i * d], at(4 + i / 1100, i % 1100), 2 * d));
-    got.lse = *read_back<float>(bed.device(), lse->ptr(), 2 * 1100);
-    EXPECT_EQ(difference(problem, expected.reference, got, bars_of(expected.reference)), "");
+    EXPECT_EQ(
+        difference(problem, expected.reference, tensors.download(), bars_of(expected.reference)),
+        "");
 }
 
 }  // namespace
