@@ -151,7 +151,7 @@ private:
     void execute(Warpgroup& group);
     void go_on(Warpgroup& group);
     void issue_wgmma(Warpgroup& group);
-    int accumulators_of(Warpgroup& group);
+    Accumulators& open_accumulators(Warpgroup& group);
     void finish_wgmmas(Warpgroup& group);
     void finish(Warpgroup& group, const PendingWgmma& wgmma);
     void read_operands(Warpgroup& group, const std::vector<SharedAddress>& pieces);

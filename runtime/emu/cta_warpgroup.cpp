@@ -124,7 +124,7 @@ void CtaRunner::issue_wgmma(Warpgroup& group) {
                                         : b.along_depth(i / 2, i % 2));
     read_operands(group, wgmma.a_pieces);
     read_operands(group, wgmma.b_pieces);
-    ++group.accumulators[accumulators_of(group)].pending;
+    ++open_accumulators(group).pending;
     counts_.mma += call.n / 2;
     counts_.wgmma += call.n / 2;
 }
@@ -141,17 +141,15 @@ void CtaRunner::read_operands(Warpgroup& group, const std::vector<SharedAddress>
     counts_.shared_bytes += 16 * pieces.size();
 }
 
-/// Those the call adds to; the registers are taken by the first of several that follow each other.
-int CtaRunner::accumulators_of(Warpgroup& group) {
+/// What the group's call adds to; the first of several that follow each other takes the registers.
+Accumulators& CtaRunner::open_accumulators(Warpgroup& group) {
     const WgmmaCall& call = *group.calls[0];
-    std::vector<Accumulators>& all = group.accumulators;
-    for (std::size_t i = 0; i < all.size(); ++i)
-        if (all[i].d[0] == call.d && all[i].n == call.n) return static_cast<int>(i);
-    Accumulators& added = all.emplace_back();
+    if (Accumulators* open = group.find_accumulators(call)) return *open;
+    Accumulators& added = group.accumulators.emplace_back();
     for (int t = 0; t < warpgroup_threads; ++t) added.d[t] = group.calls[t]->d;
     added.n = call.n;
     added.take();
-    return static_cast<int>(all.size()) - 1;
+    return added;
 }
 
 void CtaRunner::finish_wgmmas(Warpgroup& group) {
@@ -191,10 +189,7 @@ void CtaRunner::finish(Warpgroup& group, const PendingWgmma& wgmma) {
         for (int j = 0; j < 8; ++j)
             operands.b[call.a ? 8 * i + j : (i % 2 * 8 + j) * call.n + i / 2] = piece[j];
     }
-    const auto to = std::find_if(group.accumulators.begin(), group.accumulators.end(),
-                                 [&](const Accumulators& accumulators) {
-                                     return accumulators.d[0] == call.d && accumulators.n == call.n;
-                                 });
+    Accumulators* to = group.find_accumulators(call);
     multiply(to->values, operands, call);
     --to->pending;
 }

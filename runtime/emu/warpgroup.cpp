@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <limits>
 
 #include "runtime/emu/float16.h"
@@ -68,6 +69,13 @@ void Accumulators::take() {
 void Accumulators::give() const {
     for_each_register(
         n, [&](int t, int i, int row, int column) { d[t][i] = values[row * n + column]; });
+}
+
+Accumulators* Warpgroup::find_accumulators(const WgmmaCall& call) {
+    const auto found =
+        std::find_if(accumulators.begin(), accumulators.end(),
+                     [&](const Accumulators& a) { return a.d[0] == call.d && a.n == call.n; });
+    return found == accumulators.end() ? nullptr : &*found;
 }
 
 std::string step_name(const Warpgroup& group) {

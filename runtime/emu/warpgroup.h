@@ -65,6 +65,9 @@ struct Warpgroup {
     std::deque<PendingWgmma> pending;
     std::vector<Accumulators> accumulators;
     int registers = 0;  // per thread
+
+    /// Null if none are under way in the call's registers.
+    Accumulators* find_accumulators(const WgmmaCall& call);
 };
 
 /// "wgmma_wait(1)": the step that its threads gather for.
