@@ -1,4 +1,4 @@
-// Emitted mma kernels on the emulator, against the fp64 reference.
+// Emitted kernels on the emulator, against the fp64 reference.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,6 +7,7 @@
 
 #include "generator/emit.h"
 #include "runtime/emu/emu.h"
+#include "runtime/launch_attention.h"
 #include "tuner/compiler.h"
 #include "tuner/float16.h"
 #include "tuner/reference.h"
@@ -19,6 +20,7 @@ using Tensor = std::vector<std::uint16_t>;
 struct Case {
     const char* problem;
     const char* config;
+    unsigned ctas = 0;  // fewer than the family asks for; 0: as many
 };
 void PrintTo(const Case& c, std::ostream* out) {
     *out << c.problem << " " << c.config;
@@ -82,11 +84,13 @@ protected:
         const auto binary =
             (*compiler)->compile(emit({problem.signature, config, target}), target.arch);
         if (!binary) return binary.error();
-        const Launch launch =
-            find_family("mma")->launch(problem.signature, config, problem.shape, target);
+        Launch launch =
+            find_family(config.family)->launch(problem.signature, config, problem.shape, target);
+        if (GetParam().ctas > 0) launch.ctas = GetParam().ctas;
         const auto kernel = device->load(binary->bytes, binary->entry, launch.shared_bytes);
         if (!kernel) return kernel.error();
-        return device->launch(*kernel, launch, &params, sizeof params);
+        return launch_attention(*device, *kernel, launch, problem.signature.dtype,
+                                problem.signature.head_dim, params);
     }
 
     std::unique_ptr<EmuDevice> device;
@@ -135,6 +139,19 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"bf16.d64.full.lse/b1.h2.kv1.q80.k80",
                          "mma/q64.kv32.w4.grid=head.qop=reg"},
                     Case{"f16.d72.causal.lse/b2.h2.kv1.q40.k50", "mma/q64.kv32.w4"}));
+
+INSTANTIATE_TEST_SUITE_P(
+    Wgmma, EmuAttention,
+    testing::Values(
+        Case{"bf16.d64.full.lse/b1.h2.kv1.q130.k200", "wgmma/q128.kv64.rescale=each.overlap=no"},
+        Case{"bf16.d64.causal.lse/b1.h2.kv1.q130.k200", "wgmma/q128.kv64.rescale=each"},
+        Case{"f16.d128.full.lse/b1.h2.kv1.q130.k200", "wgmma/q128.kv48.rescale=moved.s3"},
+        Case{"f16.d128.causal.lse/b1.h2.kv1.q130.k200", "wgmma/q128.kv48.rescale=moved.overlap=no"},
+        Case{"bf16.d64.full.lse/b1.h2.kv1.q130.k200", "wgmma/q192.kv48.rescale=stale.pp=yes"},
+        Case{"f16.d64.causal.lse/b1.h2.kv1.q130.k200",
+             "wgmma/q128.kv48.s3.rescale=stale.pp=yes.sched=persist.sec8", 3},
+        Case{"f16.d80.causal.lse/b2.h2.kv1.q200.k130", "wgmma/q64.kv80.s1.rescale=stale"},
+        Case{"bf16.d72.full.lse/b1.h2.kv1.q130.k200", "wgmma/q128.kv112.rescale=moved.pp=yes"}));
 
 }  // namespace
 }  // namespace attune
