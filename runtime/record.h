@@ -76,6 +76,9 @@ struct Record {
     double spread = 0;
     double sm_clock_mhz = 0;
     double tflops = 0;
+    double mma_peak_tflops = 0;   // by a probe of the same instruction in the same run; 0 = not
+                                  // measured
+    double datasheet_tflops = 0;  // dense, by the GPU's vendor; 0 = not known
     double max_error = 0;
     double error_bar = 0;
     std::string default_config;  // timed in the same final round
@@ -91,6 +94,12 @@ struct Record {
     std::string policy;  // id of the measuring policy, see tuner/measure.h
     std::string tool_version;
     std::string created_utc;  // ISO 8601, seconds
+
+    /// Shares of the measured and of the datasheet's MMA peak; 0 = not known.
+    double mma_utilisation() const { return mma_peak_tflops > 0 ? tflops / mma_peak_tflops : 0; }
+    double datasheet_utilisation() const {
+        return datasheet_tflops > 0 ? tflops / datasheet_tflops : 0;
+    }
 };
 
 }  // namespace attune

@@ -32,6 +32,8 @@ void for_each_record_field(R& record, Visit&& visit) {
     visit("spread", record.spread);
     visit("sm_clock_mhz", record.sm_clock_mhz);
     visit("tflops", record.tflops);
+    visit("mma_peak_tflops", record.mma_peak_tflops);
+    visit("datasheet_tflops", record.datasheet_tflops);
     visit("max_error", record.max_error);
     visit("error_bar", record.error_bar);
     visit("default_config", record.default_config);

@@ -17,7 +17,8 @@ constexpr int application_id = 0x4174756e;  // "Atun", in the file's header
 
 // migrations[n] takes a store from version n to n + 1. Steps are never edited once released: a
 // change of the schema is a new step.
-constexpr std::array migrations{R"sql(
+constexpr std::array migrations{
+    R"sql(
 CREATE TABLE devices (
     id INTEGER PRIMARY KEY,
     vendor TEXT NOT NULL,
@@ -91,8 +92,19 @@ CREATE TABLE measurements (
     final_round INTEGER NOT NULL
 ) STRICT;
 CREATE INDEX measurements_by_problem ON measurements (device, signature, shape, restriction);
+)sql",
+    R"sql(
+ALTER TABLE records ADD COLUMN mma_peak_tflops REAL NOT NULL DEFAULT 0;
+ALTER TABLE records ADD COLUMN datasheet_tflops REAL NOT NULL DEFAULT 0;
 )sql"};
 constexpr int latest_version = static_cast<int>(migrations.size());
+
+// older_views[n - 1] shows a store of version n, which a reader must not change, as one of the
+// latest.
+constexpr std::array older_views{
+    "CREATE TEMP VIEW records AS SELECT *, 0.0 AS mma_peak_tflops, 0.0 AS datasheet_tflops "
+    "FROM main.records"};
+static_assert(older_views.size() + 1 == migrations.size(), "every older version has its view");
 
 using DatabasePtr = std::unique_ptr<SQLite::Database>;
 
@@ -187,6 +199,10 @@ Result<DatabasePtr> open_read(const std::string& path) {
     const auto version = checked_version(*db, path);
     if (!version) return version.error();
     if (*version == 0) return missing;
+    if (*version < latest_version) {
+        db->exec("PRAGMA temp_store = MEMORY");
+        db->exec(older_views[static_cast<std::size_t>(*version - 1)]);
+    }
     return db;
 }
 

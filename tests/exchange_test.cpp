@@ -64,7 +64,26 @@ TEST_F(ExchangeTest, RoundTripIsByteIdentical) {
     EXPECT_EQ(report->count(Outcome::added), 2);
     EXPECT_EQ(report->rows[1].problem, std::string(small) + " (max_smem=1)");
     EXPECT_EQ(*export_json(target, some_device()), first);
-    EXPECT_EQ((*target.find(some_device(), *Problem::parse(causal_8k)))->binary_sha256, "");
+    const Record record = **target.find(some_device(), *Problem::parse(causal_8k));
+    EXPECT_EQ(record.binary_sha256, "");
+    EXPECT_EQ(record.mma_utilisation(), 0.5);
+    EXPECT_EQ(record.datasheet_tflops, 312);
+}
+
+TEST_F(ExchangeTest, AFileFromBeforeUtilisationComesIn) {
+    json document = json::parse(exported());
+    for (json& row : document["records"]) {
+        row.erase("mma_peak_tflops");
+        row.erase("datasheet_tflops");
+    }
+    const auto report = import_json(target, document.dump());
+    ASSERT_TRUE(report) << report.error().text();
+    EXPECT_EQ(report->count(Outcome::added), 2) << report->rows[0].reason;
+    const Record record = **target.find(some_device(), *Problem::parse(causal_8k));
+    EXPECT_EQ(record.mma_peak_tflops, 0) << "not measured";
+    EXPECT_EQ(record.mma_utilisation(), 0);
+    EXPECT_THAT(refusal([](json& row) { row["mma_peak_tflops"] = -1; }),
+                HasSubstr("mma_peak_tflops is -1"));
 }
 
 TEST_F(ExchangeTest, IsSortedAndSpeaksOfOneGpuOnly) {

@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "generator/emit.h"
+#include "tuner/worker_bench.h"
 #include "tuner/worker_json.h"
 #include "tuner/worker_pool.h"
 
@@ -229,6 +230,20 @@ TEST(CompilePool, WhatIsDroppedIsCompiledWhenAskedForAgain) {
 TEST(CompilePool, AnUnknownCompilerAndADeadProcessFailToOpen) {
     EXPECT_FALSE(CompilePool::open(options("real"), "fortran"));
     EXPECT_FALSE(CompilePool::open(options("exit"), "host"));
+}
+
+TEST(WorkerBench, MeasuresTheMmaPeakAndOutlivesAProbeThatFails) {
+    auto bench = WorkerBench::open(options("real"), "emu:a10", 0);
+    ASSERT_TRUE(bench) << bench.error().text();
+    const double tflops = bench->mma_peak_tflops(DType::f16);
+    EXPECT_GT(tflops, 0);
+    EXPECT_EQ(bench->mma_peak_tflops(DType::f16), tflops);
+
+    auto crashing = WorkerBench::open(options("crash:bf16"), "emu:a10", 0);
+    ASSERT_TRUE(crashing) << crashing.error().text();
+    EXPECT_EQ(crashing->mma_peak_tflops(DType::bf16), 0) << "not measured";
+    const auto ready = crashing->prepare(*Problem::parse("f16.d16.full/b1.h1.kv1.q16.k16"));
+    EXPECT_TRUE(ready) << ready.error().text();
 }
 
 }  // namespace

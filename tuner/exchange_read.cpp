@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -19,6 +21,8 @@ using nlohmann::json;
 constexpr std::size_t max_depth = 8;  // an export has 3: document, list of records, record
 constexpr std::size_t max_string_bytes = 4096;
 constexpr double max_number = 1e15;
+// Fields that exports of the first version lack.
+constexpr std::array<std::string_view, 2> optional_fields{"mma_peak_tflops", "datasheet_tflops"};
 // Stands in an object for a key that it had twice; no field is called so.
 constexpr const char* duplicate_mark = "";
 
@@ -105,6 +109,9 @@ private:
         asked_.insert(name);
         const auto item = object_.find(name);
         if (item != object_.end() && ((*item).*is)()) return &*item;
+        const bool optional = std::find(optional_fields.begin(), optional_fields.end(), name) !=
+                              optional_fields.end();
+        if (item == object_.end() && optional) return nullptr;
         fail(item == object_.end() ? fmt::format("{} is missing", name)
                                    : fmt::format("{} is not {}", name, kind));
         return nullptr;

@@ -9,6 +9,7 @@
 namespace attune {
 namespace {
 
+constexpr const char* header = "templates/probe/peak.h";
 constexpr int launches = 6;
 constexpr int threads = 256;
 constexpr double flop_per_mma = 2.0 * 16 * 8 * 16;
@@ -33,37 +34,59 @@ Result<Burst> run(Device& device, Compiler& compiler, Stopwatch& stopwatch, cons
     return stopwatch.burst(launches, [&](int) { return probe->launch(ctas, params); });
 }
 
-}  // namespace
+struct Rate {
+    double value, clock_mhz;
+};
 
-Result<Peak> measure_peak(Device& device, Compiler& compiler, DType dtype) {
+Result<Rate> mma_rate(Device& device, Compiler& compiler, Stopwatch& stopwatch, DType dtype) {
     const Sizes sizes = sizes_on(device.info());
-    auto stopwatch = Stopwatch::create(device, compiler);
-    if (!stopwatch) return stopwatch.error();
+    auto sink = DeviceBuffer::allocate(device, sizeof(float) * threads * sizes.ctas);
+    if (!sink) return sink.error();
+    const std::string call = fmt::format("peak_mma<{}, {}>(params)", element_name(dtype), threads);
+    const auto burst = run(device, compiler, stopwatch, {header, "PeakParams", call, threads, ""},
+                           sizes.ctas, PeakParams{nullptr, sink->as<float>(), 0, sizes.steps});
+    if (!burst) return burst.error();
+    const double warps = static_cast<double>(sizes.ctas) * threads / 32;
+    const double flop = flop_per_mma * mma_per_step * sizes.steps * warps;
+    return Rate{flop / median(burst->samples_us) / 1e6, burst->clock_mhz};
+}
+
+Result<Rate> read_rate(Device& device, Compiler& compiler, Stopwatch& stopwatch) {
+    const Sizes sizes = sizes_on(device.info());
     auto data = DeviceBuffer::allocate(device, sizes.read_bytes);
     if (!data) return data.error();
-    const std::uint32_t read_ctas = 8 * sizes.ctas;
-    auto sink = DeviceBuffer::allocate(device, sizeof(float) * threads * read_ctas);
+    const std::uint32_t ctas = 8 * sizes.ctas;
+    auto sink = DeviceBuffer::allocate(device, sizeof(float) * threads * ctas);
     if (!sink) return sink.error();
     auto filled = device.fill(data->ptr(), 1, sizes.read_bytes);
     if (!filled) return filled.error();
-    const PeakParams params{data->as<void>(), sink->as<float>(),
-                            static_cast<long long>(sizes.read_bytes / 16), sizes.steps};
-    const std::string header = "templates/probe/peak.h";
-    auto mma =
-        run(device, compiler, **stopwatch,
-            {header, "PeakParams",
-             fmt::format("peak_mma<{}, {}>(params)", element_name(dtype), threads), threads, ""},
-            sizes.ctas, params);
+    const std::string call = fmt::format("peak_read<{}>(params)", threads);
+    const auto burst =
+        run(device, compiler, stopwatch, {header, "PeakParams", call, threads, ""}, ctas,
+            PeakParams{data->as<void>(), sink->as<float>(),
+                       static_cast<long long>(sizes.read_bytes / 16), sizes.steps});
+    if (!burst) return burst.error();
+    return Rate{sizes.read_bytes / median(burst->samples_us) / 1e3, burst->clock_mhz};
+}
+
+}  // namespace
+
+Result<double> measure_mma_tflops(Device& device, Compiler& compiler, DType dtype) {
+    auto stopwatch = Stopwatch::create(device, compiler);
+    if (!stopwatch) return stopwatch.error();
+    const auto mma = mma_rate(device, compiler, **stopwatch, dtype);
     if (!mma) return mma.error();
-    auto read =
-        run(device, compiler, **stopwatch,
-            {header, "PeakParams", fmt::format("peak_read<{}>(params)", threads), threads, ""},
-            read_ctas, params);
+    return mma->value;
+}
+
+Result<Peak> measure_peak(Device& device, Compiler& compiler, DType dtype) {
+    auto stopwatch = Stopwatch::create(device, compiler);
+    if (!stopwatch) return stopwatch.error();
+    const auto mma = mma_rate(device, compiler, **stopwatch, dtype);
+    if (!mma) return mma.error();
+    const auto read = read_rate(device, compiler, **stopwatch);
     if (!read) return read.error();
-    const double warps = static_cast<double>(sizes.ctas) * threads / 32;
-    const double flop = flop_per_mma * mma_per_step * sizes.steps * warps;
-    return Peak{flop / median(mma->samples_us) / 1e6,
-                sizes.read_bytes / median(read->samples_us) / 1e3, mma->clock_mhz, read->clock_mhz};
+    return Peak{mma->value, read->value, mma->clock_mhz, read->clock_mhz};
 }
 
 }  // namespace attune

@@ -14,6 +14,9 @@ struct Peak {
     double read_clock_mhz = 0;  // likewise
 };
 
+/// TFLOP/s of mma.sync m16n8k16 alone, as in Peak.
+Result<double> measure_mma_tflops(Device& device, Compiler& compiler, DType dtype);
+
 /// Medians of one burst each, well under a second. On the emulator its estimates.
 Result<Peak> measure_peak(Device& device, Compiler& compiler, DType dtype);
 

@@ -13,14 +13,6 @@
 namespace attune {
 namespace {
 
-/// While searching: few bursts, enough to rank. The final round takes the whole policy.
-MeasurePolicy screening() {
-    MeasurePolicy policy;
-    policy.max_bursts = 3;
-    policy.target_spread = 0.02;
-    return policy;
-}
-
 double median(std::vector<double> values) {
     if (values.empty()) return 0;
     const auto middle = values.begin() + std::ptrdiff_t(values.size() / 2);
@@ -91,7 +83,7 @@ private:
     }
 
     Trial::Plan trial_plan() {
-        Trial::Plan plan{screening(), timed(), !plan_.whole_space, {}};
+        Trial::Plan plan{screening_policy(), timed(), !plan_.whole_space, {}};
         plan.on_stage = [this](const std::string& stage) {
             progress_.stage = stage;
             note_(progress_);
@@ -190,8 +182,15 @@ private:
         record.sm_clock_mhz = median(best.clocks_mhz);
         record.policy = policy.id();
         record.evidence = sweep_.bench.info().emulated ? Evidence::estimated : Evidence::measured;
+        record.mma_peak_tflops = mma_peak_tflops(finalists_[winner]);
         compare(record, *rows, winner);
         return record;
+    }
+
+    /// Of the instruction that the config multiplies with: the probe issues mma.sync.
+    double mma_peak_tflops(const Config& config) {
+        const bool probed = config.family == "mma" && !sweep_.bench.info().emulated;
+        return probed ? sweep_.bench.mma_peak_tflops(problem_.signature.dtype) : 0;
     }
 
     /// Fills in the runner-up and the (fastest) default.
@@ -247,6 +246,7 @@ private:
             sha256_hex({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
         record.effort = plan_.effort;
         record.tflops = flops(problem_) / record.time_us * 1e-6;
+        record.datasheet_tflops = sweep_.target.dense_f16_tflops;
         record.candidates_compiled = trial_.compiled_count();
         record.candidates_checked = trial_.checked_count();
         record.candidates_timed = trial_.timed_count();

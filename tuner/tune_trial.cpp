@@ -6,6 +6,13 @@
 
 namespace attune {
 
+MeasurePolicy screening_policy() {
+    MeasurePolicy policy;
+    policy.max_bursts = 3;
+    policy.target_spread = 0.02;
+    return policy;
+}
+
 Source Trial::source(const Config& config) const {
     return emit({problem_.signature, config, target_});
 }

@@ -13,6 +13,9 @@
 
 namespace attune {
 
+/// While searching: few bursts, enough to rank. The final round takes the whole policy.
+MeasurePolicy screening_policy();
+
 class Trial {
 public:
     /// `bench` is prepared for the problem.

@@ -40,6 +40,10 @@ public:
     Result<std::vector<Timing>> final_round(std::span<const Entrant> entrants,
                                             const MeasurePolicy& policy);
 
+    /// TFLOP/s of the MMA instruction alone (tuner/peak.h), measured once in each process; 0 where
+    /// that failed. After it only prepare() may follow.
+    double mma_peak_tflops(DType dtype);
+
 private:
     WorkerBench(const WorkerOptions& options, const std::string& device, unsigned seed);
     Result<void> start();

@@ -2,9 +2,11 @@
 
 #include <cmath>
 #include <limits>
+#include <map>
 
 #include "tuner/bench.h"
 #include "tuner/devices.h"
+#include "tuner/peak.h"
 #include "tuner/worker_json.h"
 
 namespace attune {
@@ -26,6 +28,7 @@ public:
         if (*what == "prepare") return prepare(request, stage);
         if (*what == "candidate") return candidate(request, stage);
         if (*what == "final") return final_round(request, stage);
+        if (*what == "peak") return peak(request, stage);
         return Error{Code::internal, "a worker was asked to " + *what, ""};
     }
 
@@ -147,7 +150,24 @@ private:
         return Message{{{"timings", *timings}}, {}};
     }
 
+    /// Measured once in this process for each dtype.
+    Result<Message> peak(const Message& request, const Stage& stage) {
+        const auto text = field<std::string>(request.head, "dtype");
+        if (!text) return text.error();
+        const auto dtype = parse_dtype(*text);
+        if (!dtype) return dtype.error();
+        auto known = mma_tflops_.find(*dtype);
+        if (known == mma_tflops_.end()) {
+            stage("peak");
+            const auto tflops = measure_mma_tflops(*device_, *compiler_, *dtype);
+            if (!tflops) return tflops.error();
+            known = mma_tflops_.emplace(*dtype, *tflops).first;
+        }
+        return Message{{{"mma_tflops", known->second}}, {}};
+    }
+
     std::string device_id_;
+    std::map<DType, double> mma_tflops_;
     std::unique_ptr<Device> device_;
     std::unique_ptr<Compiler> compiler_;
     std::unique_ptr<Bench> bench_;  // refers to both

@@ -15,7 +15,8 @@ Handler compile_handler(const std::string& compiler);
 
 /// Answers, in "do": open → {"info": DeviceInfo}; prepare {"problem", "seed"}; candidate
 /// {"config", "binary", "policy", "best_us", "timed"} + bytes → {"measurement", "device_lost"};
-/// final {"candidates": [{"config", "binary", "bytes"}], "policy"} + bytes → {"timings": [...]}.
+/// final {"candidates": [{"config", "binary", "bytes"}], "policy"} + bytes → {"timings": [...]};
+/// peak {"dtype"} → {"mma_tflops"}.
 Handler measure_handler(const std::string& device);
 
 /// `attune worker compile nvrtc`, `attune worker measure cuda:0`: serves until the tuner closes.

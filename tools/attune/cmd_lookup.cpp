@@ -31,11 +31,12 @@ std::string flags_of(const Record& record) {
 void print_records(const DeviceKey& key, const std::vector<Record>& records) {
     print_line(fmt::format("{} ({}, {} SMs{}): {} records", key.name, key.arch, key.multiprocessors,
                            key.partition.empty() ? "" : ", " + key.partition, records.size()));
-    Table table({"problem", "us", "TFLOP/s", "gain", "evidence", "effort", "flags", "restriction",
-                 "config"});
+    Table table({"problem", "us", "TFLOP/s", "of peak", "of sheet", "gain", "evidence", "effort",
+                 "flags", "restriction", "config"});
     for (const Record& r : records)
         table.add(
             {r.problem.text(), short_number(r.time_us), short_number(r.tflops),
+             percent(r.mma_utilisation()), percent(r.datasheet_utilisation()),
              r.default_time_us > 0 ? fmt::format("{:.2f}x", r.default_time_us / r.time_us) : "-",
              name_of(r.evidence), name_of(r.effort), flags_of(r),
              r.restriction.empty() ? "-" : r.restriction, r.config});

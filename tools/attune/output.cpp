@@ -105,6 +105,8 @@ nlohmann::json to_json(const Record& record) {
     for_each_record_field(record, FieldWriter{json});
     json["device"] = to_json(record.device);
     json["problem"] = record.problem.text();
+    json["mma_utilisation"] = record.mma_utilisation();
+    json["datasheet_utilisation"] = record.datasheet_utilisation();
     return json;
 }
 
@@ -119,6 +121,10 @@ std::string short_number(double value) {
            : value >= 100 ? fmt::format("{:.1f}", value)
            : value >= 10  ? fmt::format("{:.2f}", value)
                           : fmt::format("{:.3f}", value);
+}
+
+std::string percent(double share) {
+    return share > 0 ? fmt::format("{:.1f}%", 100 * share) : "-";
 }
 
 std::string exit_codes_text() {

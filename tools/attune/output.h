@@ -41,6 +41,8 @@ nlohmann::json to_json(const Measurement& measurement);
 
 /// "12.3", "1234": four significant digits.
 std::string short_number(double value);
+/// "71.4%"; "-" for 0: not known.
+std::string percent(double share);
 
 /// Progress on standard error: one line that is rewritten where that is a terminal, else a plain
 /// line when a problem begins or ends and every ten seconds.
