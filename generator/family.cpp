@@ -1,6 +1,7 @@
 #include "generator/family.h"
 
 #include "generator/families/mma.h"
+#include "generator/families/wgmma.h"
 
 namespace attune {
 
@@ -11,7 +12,7 @@ const Axis* Family::axis(std::string_view key) const {
 }
 
 const std::vector<Family>& families() {
-    static const std::vector<Family> all{mma_family()};
+    static const std::vector<Family> all{mma_family(), wgmma_family()};
     return all;
 }
 

@@ -1,0 +1,223 @@
+#include "generator/families/wgmma.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace attune {
+namespace {
+
+// Values of the axes whose text form is a word; templates/common/softmax.h and
+// templates/wgmma/worklist.h have the same numbers.
+enum Rescale { each_step = 0, when_moved = 1, stale = 3 };
+enum Schedule { cta_per_tile = 0, persistent = 1 };
+
+// Registers of a consumer beside the accumulators. One more block of 16 keys and ptxas waits for
+// every wgmma (its note C7512).
+constexpr int working_registers = 32;
+
+// ---- applicable -------------------------------------------------------------------------------
+
+Result<void> applicable(const Signature& signature, const Target& target) {
+    if (target.arch != "sm_90a")
+        return Error{
+            Code::unsupported,
+            fmt::format("wgmma needs sm_90a (warpgroup MMAs, TMA), this is {}", target.arch),
+            "use another family"};
+    return validate(Problem{signature, Shape{}});
+}
+
+// ---- space ------------------------------------------------------------------------------------
+
+std::vector<Axis> axes() {
+    return {
+        {"q", "tile_q", {64, 128, 192}, {}, 128, "query rows of a CTA, 64 per consumer warpgroup"},
+        {"kv",
+         "tile_kv",
+         {48, 64, 80, 96, 112, 128, 144, 160, 176, 192},
+         {},
+         128,
+         "keys of one step of the loop"},
+        {"s", "stages", {1, 2, 3, 4, 5, 6}, {}, 2, "slots of the K ring and of the V ring"},
+        {"rescale",
+         "rescale",
+         {each_step, when_moved, stale},
+         {"each", "moved", "stale"},
+         each_step,
+         "O is rescaled each step, or only when a row maximum moved by more than 2^8; or no "
+         "maximum "
+         "is taken and the row sums of a tile tell when to rescale"},
+        {"overlap",
+         "overlap",
+         {0, 1},
+         {"no", "yes"},
+         1,
+         "softmax of a tile runs under P V of the tile before"},
+        {"pp", "ping_pong", {0, 1}, {"no", "yes"}, 0, "consumers take turns at issuing their MMAs"},
+        {"sched",
+         "schedule",
+         {cta_per_tile, persistent},
+         {"tile", "persist"},
+         cta_per_tile,
+         "a CTA per q-tile, or one per SM that takes q-tiles by turns"},
+        {"sec",
+         "section_heads",
+         {0, 8, 32},
+         {},
+         0,
+         "longest q-tile first over sections of so many heads; 0: q-tiles of a head in order"},
+    };
+}
+
+bool shared_fits_cta(const Signature& s, const Config& c, const Target& t) {
+    return wgmma_needs(s, c).shared_bytes <= t.shared_bytes_per_cta;
+}
+
+bool registers_fit(const Signature& s, const Config& c, const Target&) {
+    const WgmmaNeeds needs = wgmma_needs(s, c);
+    return needs.accumulators + working_registers <= std::min(needs.consumer_registers, 240);
+}
+
+bool turns_mean_something(const Signature&, const Config& c, const Target&) {
+    return c["pp"] == 0 || c["q"] > 64;
+}
+
+bool sections_mean_something(const Signature& s, const Config& c, const Target&) {
+    return c["sec"] == 0 || s.mask == Mask::causal;
+}
+
+std::vector<Constraint> constraints() {
+    return {
+        {"registers",
+         "S, O and P of a consumer fit the registers handed to it",
+         {"q", "kv"},
+         registers_fit},
+        {"shared memory",
+         "Q and the K and V rings fit a CTA's shared memory",
+         {"q", "kv", "s"},
+         shared_fits_cta},
+        {"turns", "ping-pong needs two consumers", {"q", "pp"}, turns_mean_something},
+        {"order", "sections of heads need a causal mask", {"sec"}, sections_mean_something},
+    };
+}
+
+Config make(std::string_view text) {
+    return *Config::parse(text);
+}
+
+/// FlashAttention-3's sm_90 table (tile_q x tile_kv, two stages) with its exact softmax, by
+/// head_dim; then what won on an H200 (docs/perf-notes.md).
+std::vector<Config> table_points(const Signature& s, const Target&) {
+    struct Row {
+        int up_to;  // the row serves head dims up to this
+        std::vector<const char*> configs;
+    };
+    static const Row rows[] = {
+        {64,
+         {"wgmma/q192.kv128", "wgmma/q192.kv192", "wgmma/q192.kv96.s3.rescale=stale",
+          "wgmma/q192.kv96.s3.rescale=stale.sched=persist",
+          "wgmma/q192.kv64.s4.rescale=stale.sched=persist"}},
+        {96, {"wgmma/q128.kv128", "wgmma/q192.kv144", "wgmma/q192.kv80.s3.rescale=stale"}},
+        {128,
+         {"wgmma/q128.kv128", "wgmma/q128.kv176", "wgmma/q128.kv128.rescale=stale.sched=persist",
+          "wgmma/q192.kv64.s3.rescale=stale", "wgmma/q192.kv64.s4.rescale=stale.sched=persist",
+          "wgmma/q128.kv144.rescale=stale"}},
+        {192, {"wgmma/q128.kv112", "wgmma/q128.kv96.rescale=stale"}},
+        {256,
+         {"wgmma/q128.kv80", "wgmma/q128.kv64.rescale=stale",
+          "wgmma/q128.kv64.rescale=stale.sched=persist"}},
+    };
+    std::vector<Config> points;
+    for (const Row& row : rows) {
+        if (s.head_dim > row.up_to) continue;
+        for (const char* text : row.configs) points.push_back(make(text));
+        break;
+    }
+    if (s.mask == Mask::causal)
+        for (Config& point : points)
+            if (point["rescale"] == stale)
+                point = point.with("sec", point["sched"] == persistent ? 32 : 8);
+    return points;
+}
+
+Config default_config(const Signature& s, const Target& t) {
+    for (const Config& point : table_points(s, t))
+        if (broken_constraint(s, point, t) == nullptr) return point;
+    return make("wgmma/q64.kv64");
+}
+
+// ---- launch -----------------------------------------------------------------------------------
+
+Launch launch(const Signature& s, const Config& c, const Shape& shape, const Target& t) {
+    const WgmmaNeeds needs = wgmma_needs(s, c);
+    const std::uint32_t heads = static_cast<std::uint32_t>(shape.batch) * shape.heads_q;
+    const std::uint32_t tiles = heads * ((shape.seqlen_q + c["q"] - 1) / c["q"]);
+    Launch launch;
+    launch.ctas = c["sched"] == persistent
+                      ? std::min(tiles, static_cast<std::uint32_t>(t.multiprocessors))
+                      : tiles;
+    launch.threads_per_cta = static_cast<std::uint32_t>(needs.threads);
+    launch.shared_bytes = static_cast<std::uint32_t>(needs.shared_bytes);
+    launch.tma_rows_q = 64;
+    launch.tma_rows_kv = c["kv"];
+    return launch;
+}
+
+// ---- describe ---------------------------------------------------------------------------------
+
+std::vector<std::pair<std::string, std::string>> fields(const Signature& s, const Config& c) {
+    const WgmmaNeeds needs = wgmma_needs(s, c);
+    std::vector<std::pair<std::string, std::string>> out{
+        {"head_dim", fmt::format("{}", s.head_dim)},
+        {"causal", s.mask == Mask::causal ? "true" : "false"},
+        {"write_lse", s.lse ? "true" : "false"},
+        {"min_ctas", "1"},
+        {"producer_registers", fmt::format("{}", needs.producer_registers)},
+        {"consumer_registers", fmt::format("{}", needs.consumer_registers)},
+    };
+    const std::vector<Axis> all = axes();
+    for (std::size_t i = 0; i < all.size(); ++i)
+        out.emplace_back(all[i].name, fmt::format("{}", c.values[i]));
+    return out;
+}
+
+}  // namespace
+
+WgmmaNeeds wgmma_needs(const Signature& signature, const Config& config) {
+    // By consumers: multiples of 8 whose sum over the warpgroups is at most 512 (65536 / 128).
+    struct Split {
+        int producer, consumer;
+    };
+    constexpr Split splits[] = {{56, 256}, {24, 240}, {32, 160}};
+    WgmmaNeeds needs{};
+    needs.consumers = config["q"] / 64;
+    needs.threads = 128 * (1 + needs.consumers);
+    needs.head_dim_padded = (signature.head_dim + 15) / 16 * 16;
+    needs.accumulators = config["kv"] + needs.head_dim_padded / 2;
+    Split split = splits[needs.consumers - 1];
+    if (config["sched"] == persistent && needs.consumers == 2)
+        split = {40, 232};  // the list of tiles needs more
+    needs.producer_registers = split.producer;
+    needs.consumer_registers = split.consumer;
+    const int chunks = (needs.head_dim_padded + 63) / 64;
+    const int barriers = 16 * (1 + 2 * config["s"]);
+    needs.shared_bytes = needs.consumers * chunks * 64 * 128 +
+                         2 * config["s"] * chunks * config["kv"] * 128 + barriers;
+    return needs;
+}
+
+Family wgmma_family() {
+    return {"wgmma",
+            "Hopper forward: a producer loads by TMA, consumer warpgroups multiply by wgmma",
+            "templates/wgmma/kernel.h",
+            axes(),
+            constraints(),
+            applicable,
+            table_points,
+            default_config,
+            launch,
+            fields,
+            wgmma_estimate_us};
+}
+
+}  // namespace attune

@@ -1,0 +1,24 @@
+// Family wgmma: Hopper (sm_90a), warp-specialised: TMA loads, warpgroup MMAs.
+#pragma once
+
+#include "generator/family.h"
+
+namespace attune {
+
+Family wgmma_family();
+
+/// What a config of this family needs, by arithmetic alone (the compiler's report is the truth).
+struct WgmmaNeeds {
+    int consumers;  // warpgroups of 64 query rows
+    int threads;    // with the producer's warpgroup
+    int head_dim_padded;
+    int accumulators;        // registers of a consumer thread for S, O and both sets of P
+    int producer_registers;  // per thread, after the hand-over
+    int consumer_registers;
+    int shared_bytes;
+};
+WgmmaNeeds wgmma_needs(const Signature& signature, const Config& config);
+
+double wgmma_estimate_us(const Problem& problem, const Config& config, const Target& target);
+
+}  // namespace attune

@@ -1,0 +1,58 @@
+// A first estimate for the wgmma family: per kv step the busier of tensor cores and softmax, plus
+// the part of the other that does not hide under it. Rates per SM and cycle: CUDA C++ Programming
+// Guide, arithmetic throughput table. The shares are fitted to an H200 (docs/perf-notes.md).
+#include <algorithm>
+#include <cmath>
+
+#include "generator/families/wgmma.h"
+
+namespace attune {
+namespace {
+
+constexpr double exp2_per_cycle = 16;
+constexpr double fp32_per_cycle = 128;
+constexpr double power_factor = 1.12;  // a dense kernel clocks lower
+constexpr double step_cycles_fixed = 100;
+constexpr double tile_cycles_alone = 3000;  // start, first load and store of a CTA's one tile
+constexpr double tile_cycles_persistent = 1500;
+constexpr double launch_us = 3;
+
+double step_cycles(const Problem& problem, const Config& c, const Target& t) {
+    const WgmmaNeeds needs = wgmma_needs(problem.signature, c);
+    const double d = needs.head_dim_padded, q = c["q"], kv = c["kv"];
+    const double flop_per_cycle =
+        t.dense_f16_tflops * 1e6 / (t.multiprocessors * t.boost_clock_mhz);
+    const double tensor = power_factor * 4 * q * kv * d / flop_per_cycle;
+    const double per_score = c["rescale"] == 3 ? 3.5 : 5;  // scale, sum, conversion; maximum
+    const double softmax = q * kv / exp2_per_cycle + per_score * q * kv / fp32_per_cycle;
+    // What runs beside the busier one: the other warpgroups' MMAs, and P V of the tile before.
+    double hidden = needs.consumers == 3 ? 0.9 : needs.consumers == 2 ? 0.85 : 0.4;
+    if (softmax > tensor && needs.consumers < 3) hidden = 0.4;
+    if (c["overlap"] == 0) hidden *= c["pp"] == 1 ? 0.75 : 0.6;
+    return std::max(tensor, softmax) + (1 - hidden) * std::min(tensor, softmax) + step_cycles_fixed;
+}
+
+}  // namespace
+
+double wgmma_estimate_us(const Problem& problem, const Config& c, const Target& t) {
+    const Shape& shape = problem.shape;
+    if (shape.batch == 0 || shape.heads_q == 0 || shape.seqlen_q == 0) return launch_us;
+    const bool causal = problem.signature.mask == Mask::causal;
+    const bool persists = c["sched"] == 1;
+    const double q_tiles = std::ceil(double(shape.seqlen_q) / c["q"]);
+    const double full_steps = std::ceil(double(shape.seqlen_kv) / c["kv"]);
+    const double kept = causal ? attended_pairs(problem) / shape.batch / shape.heads_q /
+                                     std::max(1.0, double(shape.seqlen_q) * shape.seqlen_kv)
+                               : 1.0;
+    const double edge = causal ? 0.5 * (1 + 64.0 / c["kv"]) : 0;
+    const double steps = std::min(full_steps, full_steps * kept + edge);
+    const double tile_cycles = steps * step_cycles(problem, c, t) +
+                               (persists ? tile_cycles_persistent : tile_cycles_alone);
+    const double tiles = double(shape.batch) * shape.heads_q * q_tiles;
+    double rounds = tiles / t.multiprocessors;
+    if (!causal) rounds = std::ceil(rounds);
+    if (causal) rounds = std::max(1.0, rounds) * (c["sec"] == 0 ? 1.15 : persists ? 1.03 : 1.06);
+    return launch_us + rounds * tile_cycles / t.boost_clock_mhz;
+}
+
+}  // namespace attune
