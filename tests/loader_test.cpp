@@ -1,129 +1,13 @@
-// The C API on a device that only writes down what it is asked for.
-#include <gmock/gmock.h>
-
-#include <cmath>
-#include <limits>
-#include <new>
+// Opening and looking up through the C API.
 #include <thread>
 
-#include "runtime/attune.h"
-#include "runtime/backend.h"
-#include "tests/fake_device.h"
-#include "tests/store_fixtures.h"
-
-namespace {
-thread_local long allocations = 0;
-}
-
-// Counted, to show that a launch allocates nothing.
-[[gnu::noinline]] void* operator new(std::size_t bytes) {
-    ++allocations;
-    if (void* memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
-    throw std::bad_alloc();
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept {
-    std::free(memory);
-}
-[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept {
-    std::free(memory);
-}
+#include "tests/loader_fixture.h"
 
 namespace attune {
 namespace {
 
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
-
-constexpr const char* q64 = "bf16.d64.full/b1.h2.kv2.q64.k64";
-constexpr const char* q256 = "bf16.d64.full/b1.h2.kv2.q256.k64";
-
-attune_problem c_problem(const char* text) {
-    const Problem p = *Problem::parse(text);
-    return {sizeof(attune_problem),
-            p.signature.dtype == DType::f16 ? ATTUNE_F16 : ATTUNE_BF16,
-            p.signature.mask == Mask::full ? ATTUNE_MASK_FULL : ATTUNE_MASK_CAUSAL,
-            p.signature.head_dim,
-            p.shape.batch,
-            p.shape.heads_q,
-            p.shape.heads_kv,
-            p.shape.seqlen_q,
-            p.shape.seqlen_kv,
-            p.signature.lse ? 1 : 0};
-}
-
-class LoaderTest : public ::testing::Test {
-protected:
-    LoaderTest() : target(*find_target("a100-sxm4-80gb")), store(open_store(path())) {}
-    ~LoaderTest() override { attune_close(context); }
-
-    std::string path() const { return folder.file("store.sqlite"); }
-
-    void add(
-        const char* problem, std::string_view binary = "a kernel",
-        const std::function<void(Record&)>& change = [](Record&) {}) {
-        Record record = some_record(problem, binary);
-        record.device = {"nvidia", target.name, target.arch, target.multiprocessors, ""};
-        change(record);
-        const auto stored = store.put(record, bytes_of(binary), {});
-        ASSERT_TRUE(stored && *stored);
-    }
-
-    attune_status try_open(int strict = 0) {
-        auto* backend = new attune_backend{std::make_unique<FakeDevice>(target, log)};
-        const std::string file = path();
-        const attune_options options{sizeof options, nullptr, file.c_str(), backend, strict};
-        const attune_status status = attune_open(&options, &context);
-        if (status != ATTUNE_OK) delete backend;
-        return status;
-    }
-    void open(int strict = 0) {
-        ASSERT_EQ(try_open(strict), ATTUNE_OK) << attune_last_error(nullptr);
-    }
-
-    attune_answer find(const char* text) {
-        attune_answer answer{};
-        answer.struct_bytes = sizeof answer;
-        const attune_problem problem = c_problem(text);
-        EXPECT_EQ(attune_find(context, &problem, &answer), ATTUNE_OK) << attune_last_error(context);
-        return answer;
-    }
-    attune_status find_status(const attune_problem& problem) {
-        attune_answer answer{};
-        answer.struct_bytes = sizeof answer;
-        return attune_find(context, &problem, &answer);
-    }
-
-    /// Contiguous tensors somewhere, for a device that touches none.
-    static attune_tensors tensors(const char* text, bool lse = false) {
-        const Problem p = *Problem::parse(text);
-        const Strides s = contiguous_bhsd(p.signature, p.shape);
-        const auto c = [](const TensorStrides& t) {
-            return attune_tensor_strides{t.batch, t.head, t.row};
-        };
-        const auto at = [](std::uintptr_t address) { return reinterpret_cast<void*>(address); };
-        return {sizeof(attune_tensors),
-                at(0x1000),
-                at(0x2000),
-                at(0x3000),
-                at(0x4000),
-                lse ? static_cast<float*>(at(0x5000)) : nullptr,
-                c(s.q),
-                c(s.k),
-                c(s.v),
-                c(s.o),
-                0};
-    }
-    attune_status launch(attune_kernel* kernel, const char* text, const attune_tensors& t) {
-        const attune_problem problem = c_problem(text);
-        return attune_launch(kernel, &problem, &t, nullptr, nullptr);
-    }
-
-    TempFolder folder;
-    Target target;
-    Store store;
-    std::shared_ptr<FakeLog> log = std::make_shared<FakeLog>();
-    attune_context* context = nullptr;
-};
 
 TEST(LoaderOpen, NamesWhatIsWrong) {
     const TempFolder folder;
@@ -307,109 +191,6 @@ TEST_F(LoaderTest, ReadsAgainWhenATunerReplacedTheRecord) {
     EXPECT_EQ(log->loads, std::vector<std::string>{"second"});
 }
 
-TEST_F(LoaderTest, LaunchHandsOverEverything) {
-    const char* problem = "f16.d64.causal.lse/b3.h4.kv2.q100.k70";
-    add(problem);
-    open();
-    attune_tensors t = tensors(problem, true);
-    t.scale = 0.5f;
-    t.k_strides = {9000, 800, 72};
-    const attune_problem c = c_problem(problem);
-    attune_kernel* kernel = find(problem).kernel;
-    void* stream = reinterpret_cast<void*>(0x99);
-    const long before = allocations;
-    const attune_status status = attune_launch(kernel, &c, &t, nullptr, stream);
-    EXPECT_EQ(allocations, before) << "a launch allocates nothing";
-    ASSERT_EQ(status, ATTUNE_OK) << attune_last_error(context);
-    const AttentionParams& p = log->last.params;
-    EXPECT_EQ(p.q, t.q);
-    EXPECT_EQ(p.k, t.k);
-    EXPECT_EQ(p.v, t.v);
-    EXPECT_EQ(p.o, t.o);
-    EXPECT_EQ(p.lse, t.lse);
-    EXPECT_EQ(p.q_strides.batch, 4 * 100 * 64);
-    EXPECT_EQ(p.k_strides.head, 800);
-    EXPECT_EQ(p.v_strides.row, 64);
-    EXPECT_EQ(p.o_strides.head, 100 * 64);
-    EXPECT_EQ(p.batch, 3);
-    EXPECT_EQ(p.heads_q, 4);
-    EXPECT_EQ(p.heads_kv, 2);
-    EXPECT_EQ(p.seqlen_q, 100);
-    EXPECT_EQ(p.seqlen_kv, 70);
-    EXPECT_FLOAT_EQ(p.scale_log2, 0.5f * std::log2(std::exp(1.0f)));
-    EXPECT_EQ(log->last.stream, 0x99u);
-    EXPECT_EQ(log->last.launch.ctas, 3u * 4 * 2);
-    EXPECT_EQ(log->last.launch.threads_per_cta, 128u);
-    EXPECT_EQ(log->last.launch.shared_bytes, log->shared[0]);
-
-    t.scale = 0;
-    ASSERT_EQ(attune_launch(kernel, &c, &t, nullptr, stream), ATTUNE_OK);
-    EXPECT_FLOAT_EQ(log->last.params.scale_log2, 0.125f * std::log2(std::exp(1.0f)));
-}
-
-TEST_F(LoaderTest, LaunchRefusesWhatTheKernelCannotDo) {
-    add(q64);
-    open();
-    attune_kernel* kernel = find(q64).kernel;
-    const auto refused = [&](auto change) {
-        attune_tensors t = tensors(q64);
-        change(t);
-        EXPECT_EQ(launch(kernel, q64, t), ATTUNE_INVALID_ARGUMENT);
-        return std::string(attune_last_error(context));
-    };
-    float row = 0;
-    EXPECT_THAT(refused([](auto& t) { t.q = nullptr; }), HasSubstr("q is NULL"));
-    EXPECT_THAT(refused([](auto& t) { t.v = nullptr; }), HasSubstr("v is NULL"));
-    EXPECT_THAT(refused([](auto& t) { t.k = static_cast<const char*>(t.k) + 8; }),
-                HasSubstr("k does not start on 16 bytes"));
-    EXPECT_THAT(refused([&](auto& t) { t.lse = &row; }), HasSubstr("want_lse"));
-    EXPECT_THAT(refused([](auto& t) { t.o_strides.row = 12; }), HasSubstr("16 bytes"));
-    EXPECT_THAT(refused([](auto& t) { t.o_strides.row = 56; }), HasSubstr("overlap"));
-    EXPECT_THAT(refused([](auto& t) { t.k_strides.batch = -64; }), HasSubstr("-64"));
-    EXPECT_THAT(refused([](auto& t) { t.scale = -1; }), HasSubstr("scale is -1"));
-    EXPECT_THAT(refused([](auto& t) { t.scale = std::nanf(""); }), HasSubstr("scale is nan"));
-    EXPECT_THAT(refused([](auto& t) { t.struct_bytes = 16; }), HasSubstr("struct_bytes is 16"));
-    EXPECT_EQ(launch(kernel, "bf16.d64.causal/b1.h2.kv2.q64.k64", tensors(q64)),
-              ATTUNE_INVALID_ARGUMENT);
-    EXPECT_THAT(attune_last_error(context), HasSubstr("bf16.d64.causal"));
-    EXPECT_EQ(launch(kernel, "bf16.d64.full/b1.h3.kv2.q64.k64", tensors(q64)),
-              ATTUNE_INVALID_ARGUMENT);
-    EXPECT_EQ(launch(nullptr, q64, tensors(q64)), ATTUNE_INVALID_ARGUMENT);
-    EXPECT_EQ(log->launches, 0);
-    log->fail_launch = "sticky";
-    EXPECT_EQ(launch(kernel, q64, tensors(q64)), ATTUNE_DEVICE_ERROR);
-    EXPECT_STREQ(attune_last_error(context), "sticky; look");
-}
-
-TEST_F(LoaderTest, LseIsNeededWhereWanted) {
-    const char* problem = "bf16.d64.full.lse/b1.h2.kv2.q64.k64";
-    add(problem);
-    open();
-    EXPECT_EQ(launch(find(problem).kernel, problem, tensors(problem)), ATTUNE_INVALID_ARGUMENT);
-    EXPECT_THAT(attune_last_error(context), HasSubstr("lse is NULL"));
-}
-
-TEST_F(LoaderTest, EmptyProblems) {
-    add(q64);
-    open();
-    attune_kernel* kernel = find(q64).kernel;
-    attune_tensors nothing{};
-    nothing.struct_bytes = sizeof nothing;
-    for (const char* no_query :
-         {"bf16.d64.full/b0.h2.kv2.q64.k64", "bf16.d64.full/b1.h0.kv0.q64.k64",
-          "bf16.d64.full/b1.h2.kv2.q0.k64"}) {
-        EXPECT_EQ(find(no_query).kernel, kernel);
-        EXPECT_EQ(launch(kernel, no_query, nothing), ATTUNE_OK) << no_query;
-    }
-    EXPECT_EQ(log->launches, 0);
-    const char* no_key = "bf16.d64.full/b1.h2.kv2.q64.k0";
-    attune_tensors t = tensors(no_key);
-    t.k = t.v = nullptr;
-    EXPECT_EQ(launch(kernel, no_key, t), ATTUNE_OK) << "the kernel writes the zeros";
-    EXPECT_EQ(log->last.params.seqlen_kv, 0);
-    EXPECT_GT(log->last.launch.ctas, 0u);
-}
-
 TEST_F(LoaderTest, ThreadsFindAtOnceAndHaveErrorsOfTheirOwn) {
     add(q64);
     open();
@@ -453,25 +234,6 @@ TEST_F(LoaderTest, LogsAFirstLookUpOnlyAndOnlyOnRequest) {
     unsetenv("ATTUNE_LOG");
     EXPECT_THAT(logged, StartsWith("attune: " + std::string(q64) + " on cuda:7: exact"));
     EXPECT_EQ(std::count(logged.begin(), logged.end(), '\n'), 1);
-}
-
-TEST_F(LoaderTest, DeviceMemory) {
-    open();
-    void* memory = nullptr;
-    ASSERT_EQ(attune_alloc(context, 16, &memory), ATTUNE_OK);
-    char back[16] = {};
-    EXPECT_EQ(attune_copy_to_device(context, memory, "fifteen letters", 16), ATTUNE_OK);
-    EXPECT_EQ(attune_copy_to_host(context, back, memory, 16), ATTUNE_OK);
-    EXPECT_STREQ(back, "fifteen letters");
-    EXPECT_EQ(attune_synchronize(context), ATTUNE_OK);
-    EXPECT_EQ(attune_free(context, memory), ATTUNE_OK);
-    EXPECT_EQ(attune_free(context, nullptr), ATTUNE_OK);
-    EXPECT_EQ(log->allocations, 0);
-    EXPECT_EQ(attune_alloc(context, std::size_t(1) << 40, &memory), ATTUNE_OUT_OF_MEMORY);
-    EXPECT_EQ(memory, nullptr);
-    EXPECT_THAT(attune_last_error(context), HasSubstr("no room"));
-    EXPECT_EQ(attune_alloc(context, 16, nullptr), ATTUNE_INVALID_ARGUMENT);
-    EXPECT_EQ(attune_alloc(nullptr, 16, &memory), ATTUNE_INVALID_ARGUMENT);
 }
 
 TEST(LoaderNames, AreThoseOfTheClosedList) {
