@@ -97,6 +97,7 @@ private:
     template <bool edge>
     ATTUNE_DEVICE void advance_by_one(int tile, P& p, P& p_next, Output& o) {
         Scores s;
+        // order of issue only: the other's MMAs come first, so that they run under this softmax.
         if (V::ping_pong) named_sync(turn_of(L::consumer()), 256);
         multiply_qk(s);
         multiply_pv(p, o);
