@@ -90,7 +90,7 @@ std::vector<Constraint> constraints() {
     return {
         {"registers",
          "S, O and P of a consumer fit the registers handed to it",
-         {"q", "kv"},
+         {"q", "kv", "sched"},
          registers_fit},
         {"shared memory",
          "Q and the K and V rings fit a CTA's shared memory",

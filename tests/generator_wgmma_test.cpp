@@ -1,0 +1,101 @@
+// Family wgmma: what is legal, what is launched, what the hand-made tables hold.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "generator/families/wgmma.h"
+#include "generator/space.h"
+
+namespace attune {
+namespace {
+
+using testing::HasSubstr;
+
+const Family& wgmma() {
+    return *find_family("wgmma");
+}
+Target h200() {
+    return *find_target("h200");
+}
+
+std::vector<Config> legal_configs(const Signature& s) {
+    std::vector<Config> out;
+    for_each_legal(wgmma(), s, h200(), [&](const Config& config) {
+        out.push_back(config);
+        return true;
+    });
+    return out;
+}
+
+/// Every combination of axis values, legal or not, without the enumeration's cuts.
+std::size_t count_legal_by_brute_force(const Signature& s) {
+    Config config = *Config::parse("wgmma/");
+    const std::vector<Axis>& axes = wgmma().axes;
+    std::vector<std::size_t> at(axes.size(), 0);
+    std::size_t legal = 0;
+    for (std::size_t axis = 0; axis < at.size();) {
+        for (std::size_t i = 0; i < at.size(); ++i) config.values[i] = axes[i].values[at[i]];
+        legal += broken_constraint(s, config, h200()) == nullptr;
+        for (axis = 0; axis < at.size() && ++at[axis] == axes[axis].values.size();) at[axis++] = 0;
+    }
+    return legal;
+}
+
+TEST(Wgmma, RunsOnHopperAlone) {
+    const Signature s = *Signature::parse("bf16.d128.causal");
+    for (const Target& target : known_targets()) {
+        const auto can = wgmma().applicable(s, target);
+        EXPECT_EQ(bool(can), target.arch == "sm_90a") << target.id;
+        if (!can) {
+            EXPECT_THAT(can.error().message, HasSubstr("needs sm_90a"));
+        }
+    }
+    EXPECT_EQ(applicable_families(s, h200())->size(), 2u);
+    EXPECT_EQ(applicable_families(s, h200(), "wgmma")->size(), 1u);
+}
+
+TEST(Wgmma, EarlyCutsLoseNothing) {
+    for (const char* text : {"bf16.d64.causal", "f16.d128.full", "bf16.d256.causal.lse"}) {
+        const Signature s = *Signature::parse(text);
+        EXPECT_EQ(legal_configs(s).size(), count_legal_by_brute_force(s)) << text;
+    }
+}
+
+TEST(Wgmma, DefaultsAreLegalForEveryHeadDim) {
+    for (int dim = 8; dim <= 256; dim += 8)
+        for (Mask mask : {Mask::full, Mask::causal}) {
+            const Signature s{DType::bf16, dim, mask, true};
+            const Config config = wgmma().default_config(s, h200());
+            EXPECT_EQ(broken_constraint(s, config, h200()), nullptr) << s.text() << config.text();
+        }
+}
+
+TEST(Wgmma, RegistersHandedOutAreThoseOfTheMultiprocessor) {
+    for (const Config& config : legal_configs(*Signature::parse("bf16.d64.causal"))) {
+        const WgmmaNeeds needs = wgmma_needs(*Signature::parse("bf16.d64.causal"), config);
+        ASSERT_LE(128 * (needs.producer_registers + needs.consumers * needs.consumer_registers),
+                  h200().registers_per_multiprocessor)
+            << config.text();
+        ASSERT_EQ(needs.producer_registers % 8 + needs.consumer_registers % 8, 0);
+    }
+}
+
+TEST(Wgmma, LaunchGeometry) {
+    const Signature s = *Signature::parse("bf16.d128.causal");
+    const Config c = *Config::parse("wgmma/q128.kv64");
+    const auto launch = [&](const Config& config, const char* shape) {
+        return wgmma().launch(s, config, *Shape::parse(shape), h200());
+    };
+    // Q 128 rows, two K and two V tiles of 64 rows, 256 bytes each; 5 pairs of mbarriers.
+    EXPECT_EQ(launch(c, "b2.h16.kv4.q1000.k77"),
+              (Launch{2 * 16 * 8, 384, (128 + 4 * 64) * 256 + 5 * 16, 0, 64, 64}));
+    EXPECT_EQ(launch(c.with("q", 64), "b2.h16.kv4.q1000.k77").ctas, 2u * 16 * 16);
+    const Config persistent = c.with("sched", 1);
+    EXPECT_EQ(launch(persistent, "b2.h16.kv4.q1000.k77").ctas, unsigned(h200().multiprocessors));
+    EXPECT_EQ(launch(persistent, "b1.h4.kv4.q300.k77").ctas, 12u);
+    for (const char* nothing : {"b0.h16.kv4.q9.k9", "b2.h0.kv0.q9.k9", "b2.h16.kv4.q0.k9"})
+        for (const Config& config : {c, persistent})
+            EXPECT_EQ(launch(config, nothing).ctas, 0u) << nothing;
+}
+
+}  // namespace
+}  // namespace attune
