@@ -36,7 +36,7 @@ struct AttentionParams {
 };
 
 /// A tensor for loads by TMA, as the device encodes it (Device::encode_tensor_map).
-struct alignas(64) TensorMap {
+struct alignas(128) TensorMap {
     unsigned long long opaque[16];
 };
 
