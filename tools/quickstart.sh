@@ -23,7 +23,8 @@ echo "using $device"
 say "tune"
 # An emulated GPU has nothing to measure: the best by the model that compiles and checks will do.
 case $device in emu:*) effort=estimate ;; *) effort=measure ;; esac
-"$attune" tune --device "$device" --shapes smoke --effort "$effort" --resume
+rm -f "$ATTUNE_STORE"*  # kernels of an older checkout may be in it
+"$attune" tune --device "$device" --shapes smoke --effort "$effort"
 
 say "export"
 "$attune" export --device "$device" --output "$build/quickstart.json"
