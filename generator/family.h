@@ -38,6 +38,18 @@ struct Constraint {
     std::function<bool(const Signature&, const Config&, const Target&)> holds;
 };
 
+/// One step of a family's ablation, from the oldest way to write the kernel to the newest. Its
+/// settings hold from this step on, until a later one names the axis again.
+struct AblationStep {
+    struct Setting {
+        const char* axis;         // key
+        std::vector<int> values;  // the best of them counts
+    };
+    const char* name;
+    const char* meaning;  // one sentence
+    std::vector<Setting> settings;
+};
+
 struct Family {
     const char* name;          // "mma"
     const char* description;   // one sentence
@@ -56,6 +68,7 @@ struct Family {
         fields;
     /// Predicted microseconds, for ordering candidates and as stored "estimated" evidence.
     std::function<double(const Problem&, const Config&, const Target&)> estimate_us;
+    std::vector<AblationStep> ablation = {};  // empty: nothing to compare
 
     const Axis* axis(std::string_view key) const;
 };

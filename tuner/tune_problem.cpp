@@ -182,15 +182,9 @@ private:
         record.sm_clock_mhz = median(best.clocks_mhz);
         record.policy = policy.id();
         record.evidence = sweep_.bench.info().emulated ? Evidence::estimated : Evidence::measured;
-        record.mma_peak_tflops = mma_peak_tflops(finalists_[winner]);
+        record.mma_peak_tflops = trial_.mma_peak_tflops(finalists_[winner]);
         compare(record, *rows, winner);
         return record;
-    }
-
-    /// Of the instruction that the config multiplies with: the probe issues mma.sync.
-    double mma_peak_tflops(const Config& config) {
-        const bool probed = config.family == "mma" && !sweep_.bench.info().emulated;
-        return probed ? sweep_.bench.mma_peak_tflops(problem_.signature.dtype) : 0;
     }
 
     /// Fills in the runner-up and the (fastest) default.

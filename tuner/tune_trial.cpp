@@ -105,4 +105,9 @@ Result<std::vector<Measurement>> Trial::final_round(const std::vector<Config>& c
     return final_rows;
 }
 
+double Trial::mma_peak_tflops(const Config& config) {
+    const bool probed = config.family == "mma" && !bench_.info().emulated;
+    return probed ? bench_.mma_peak_tflops(problem_.signature.dtype) : 0;
+}
+
 }  // namespace attune

@@ -37,6 +37,11 @@ public:
     Result<std::vector<Measurement>> final_round(const std::vector<Config>& configs,
                                                  const MeasurePolicy& policy);
 
+    /// What the instruction that the config multiplies with reaches alone, TFLOP/s. 0 where that
+    /// failed, on the emulator, which measures nothing, and for families that do not use mma.sync,
+    /// which the probe issues. After it only WorkerBench::prepare() may follow.
+    double mma_peak_tflops(const Config& config);
+
     Source source(const Config& config) const;
     /// Compiles again what was dropped.
     std::shared_ptr<const Compiled> compiled(const Config& config) const;

@@ -258,6 +258,46 @@ std::vector<std::pair<std::string, std::string>> fields(const Signature& s, cons
     return out;
 }
 
+// ---- ablation ---------------------------------------------------------------------------------
+
+std::vector<AblationStep> ablation() {
+    return {
+        {"FA-1 style",
+         "a CTA per head loops over its q-tiles, warps split the keys and merge through shared "
+         "memory, O is divided by the row sum each step",
+         {{"grid", {per_head}},
+          {"part", {over_kv}},
+          {"rescale", {normalised}},
+          {"ring", {barrier}},
+          {"mix", {0}},
+          {"sec", {0}}}},
+        {"CTA per q-tile",
+         "q-tiles of a head run on different SMs at once",
+         {{"grid", {per_q_tile}}}},
+        {"warps split queries",
+         "each warp has its own query rows: nothing to merge (with this, FA-2's partition)",
+         {{"part", {over_q}}}},
+        {"normalise once",
+         "O is divided by the row sum after the last step (FA-2's softmax)",
+         {{"rescale", {each_step}}}},
+        {"rescale when moved",
+         "O is rescaled only where a row maximum moved by more than 2^8",
+         {{"rescale", {when_moved}}}},
+        {"mbarrier ring",
+         "full and empty mbarriers per K/V tile in place of a CTA barrier per tile",
+         {{"ring", {mbarrier}}}},
+        {"stale reference",
+         "no maximum is taken, row sums tell when to rescale, and exp2 runs among the MMAs",
+         {{"rescale", {stale}}, {"mix", {1}}}},
+        {"deferred check",
+         "row sums are looked at once per tile, a tile that overran is redone (bf16 only)",
+         {{"rescale", {deferred}}}},
+        {"longest q-tile first",
+         "causal q-tiles start longest first over sections of 8 or 32 heads",
+         {{"sec", {8, 32}}}},
+    };
+}
+
 }  // namespace
 
 MmaNeeds mma_needs(const Signature& signature, const Config& config) {
@@ -282,7 +322,9 @@ MmaNeeds mma_needs(const Signature& signature, const Config& config) {
 }
 
 int mma_register_cap(const Config& config, const Target& target) {
-    const int per_thread = target.registers_per_multiprocessor / (config["c"] * 32 * config["w"]);
+    // An SM is four schedulers with a quarter of the registers each; warps are dealt out evenly.
+    const int warps_per_scheduler = (config["c"] * config["w"] + 3) / 4;
+    const int per_thread = target.registers_per_multiprocessor / (4 * 32 * warps_per_scheduler);
     return std::min(target.max_registers_per_thread, per_thread / 8 * 8);
 }
 
@@ -298,7 +340,8 @@ Family mma_family() {
         default_config,
         launch,
         fields,
-        mma_estimate_us};
+        mma_estimate_us,
+        ablation()};
 }
 
 }  // namespace attune

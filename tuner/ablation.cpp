@@ -1,0 +1,218 @@
+#include "tuner/ablation.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "generator/space.h"
+#include "tuner/devices.h"
+#include "tuner/search.h"
+#include "tuner/tune_trial.h"
+
+namespace attune {
+namespace {
+
+constexpr EffortPlan step_plan{Effort::measure, "a step's candidates", 16, 0, 0, 0, false};
+
+/// The family limited to the settings.
+Family narrowed(const Family& family, const Settings& settings) {
+    Family narrow = family;
+    for (Axis& axis : narrow.axes)
+        if (const auto held = settings.find(axis.key); held != settings.end())
+            axis.values = held->second;
+    narrow.table_points = [&family, settings](const Signature& signature, const Target& target) {
+        std::vector<Config> points;
+        for (const Config& point : family.table_points(signature, target))
+            for (Config& config : changed_to(point, settings)) points.push_back(std::move(config));
+        return points;
+    };
+    narrow.default_config = [&family, settings](const Signature& signature, const Target& target) {
+        return changed_to(family.default_config(signature, target), settings).front();
+    };
+    return narrow;
+}
+
+Result<const Family*> family_of(const AblationRequest& request, const Target& target) {
+    const auto able = applicable_families(request.problem.signature, target, request.family);
+    if (!able) return able.error();
+    for (const Family* family : *able)
+        if (!family->ablation.empty()) return family;
+    return Error{Code::unsupported,
+                 fmt::format("family {} has no steps to compare", able->front()->name),
+                 "name another family with --family"};
+}
+
+class Ablation {
+public:
+    Ablation(const AblationRequest& request, const Family& family, const Target& target,
+             Trial& trial, const std::function<void(const TuneProgress&)>& progress)
+        : problem_(request.problem),
+          family_(family),
+          target_(target),
+          trial_(trial),
+          note_(progress) {}
+
+    Result<void> run(AblationReport& report) {
+        at_.problem_count = family_.ablation.size();
+        for (const AblationStep& step : family_.ablation) {
+            at_.problem = step.name;
+            AblationRow row{step, "", 0, {}, 0, 0};
+            if (auto tried = try_step(row); !tried) return tried;
+            report.rows.push_back(std::move(row));
+            ++at_.problem_index;
+        }
+        return meet(report);
+    }
+
+private:
+    /// Where a step has no best, the next one goes on from the one before.
+    Result<void> try_step(AblationRow& row) {
+        const Settings settings = settings_after(settings_, row.step);
+        const auto candidates = step_candidates(family_, settings, problem_, target_, previous_);
+        if (candidates.empty()) {
+            row.left_out = why_none(settings);
+            return {};
+        }
+        const auto best = fastest(candidates, row);
+        if (!best) return best.error();
+        if (!*best) return {};
+        settings_ = settings;
+        previous_ = **best;
+        winners_.push_back(**best);
+        return {};
+    }
+
+    /// Of those that are right; none leaves the row with why.
+    Result<std::optional<Config>> fastest(const std::vector<Config>& candidates, AblationRow& row) {
+        row.candidates = at_.total = int(candidates.size());
+        at_.done = 0;
+        at_.best_us = 0;
+        at_.best_config.clear();
+        std::string first_fault;
+        std::optional<Config> best;
+        const Trial::Plan plan{screening_policy(), true, true,
+                               [this](const std::string& stage) { tell(stage); }};
+        const auto on_row = [&](const Config& config, const Measurement& result) {
+            const bool ok = result.verdict == Verdict::ok;
+            if (!ok && first_fault.empty())
+                first_fault = fmt::format("{} ({})", name_of(result.verdict), result.reason);
+            if (ok && (!best || result.median_us < at_.best_us)) {
+                best = config;
+                at_.best_us = result.median_us;
+                at_.best_config = result.config;
+            }
+            ++at_.done;
+            return true;
+        };
+        if (auto tried = trial_.run(candidates, plan, 0, on_row); !tried) return tried.error();
+        if (!best) row.left_out = "no candidate worked; the first: " + first_fault;
+        return best;
+    }
+
+    std::string why_none(const Settings& settings) const {
+        const Config before =
+            previous_.value_or(family_.default_config(problem_.signature, target_));
+        const Constraint* broken =
+            broken_constraint(problem_.signature, changed_to(before, settings).front(), target_);
+        return broken == nullptr ? "no legal config" : broken->meaning;
+    }
+
+    /// The final round: the steps' best, interleaved.
+    Result<void> meet(AblationReport& report) {
+        if (winners_.empty())
+            return Error{Code::wrong_result,
+                         fmt::format("no step of {} gave a right answer; the first: {}",
+                                     problem_.text(), report.rows.front().left_out),
+                         "see attune bench for what becomes of one config"};
+        tell("final");
+        const MeasurePolicy policy;
+        const auto final_rows = trial_.final_round(winners_, policy);
+        if (!final_rows) return final_rows.error();
+        report.policy = policy.id();
+        report.mma_peak_tflops = trial_.mma_peak_tflops(winners_.back());
+        auto next = final_rows->begin();
+        double before = 0;
+        for (AblationRow& row : report.rows) {
+            if (!row.left_out.empty()) continue;
+            row.best = *next++;
+            row.tflops = flops(problem_) / row.best.median_us * 1e-6;
+            row.gain = before > 0 ? row.tflops / before : 0;
+            before = row.tflops;
+        }
+        return {};
+    }
+
+    void tell(const std::string& stage) {
+        at_.stage = stage;
+        at_.elapsed_s =
+            std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+        if (note_) note_(at_);
+    }
+
+    const Problem& problem_;
+    const Family& family_;
+    const Target& target_;
+    Trial& trial_;
+    const std::function<void(const TuneProgress&)>& note_;
+    const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+    Settings settings_;
+    std::optional<Config> previous_;  // winner of the last step that had one
+    std::vector<Config> winners_;
+    TuneProgress at_;
+};
+
+}  // namespace
+
+Settings settings_after(Settings settings, const AblationStep& step) {
+    for (const AblationStep::Setting& setting : step.settings)
+        settings[setting.axis] = setting.values;
+    return settings;
+}
+
+std::vector<Config> changed_to(const Config& config, const Settings& settings) {
+    std::vector<Config> configs{config};
+    for (const auto& [axis, values] : settings) {
+        if (std::find(values.begin(), values.end(), config[axis]) != values.end()) continue;
+        std::vector<Config> more;
+        for (const Config& one : configs)
+            for (const int value : values) more.push_back(one.with(axis, value));
+        configs = std::move(more);
+    }
+    return configs;
+}
+
+std::vector<Config> step_candidates(const Family& family, const Settings& settings,
+                                    const Problem& problem, const Target& target,
+                                    const std::optional<Config>& previous) {
+    const Family narrow = narrowed(family, settings);
+    const Family* families[] = {&narrow};
+    std::vector<Config> known;
+    if (previous) known = changed_to(*previous, settings);
+    return first_candidates(step_plan, problem, target, families, known);
+}
+
+Result<AblationReport> run_ablation(const AblationRequest& request,
+                                    const std::function<void(const TuneProgress&)>& progress) {
+    if (auto valid = validate(request.problem); !valid) return valid.error();
+    auto bench = WorkerBench::open(request.workers, request.device, request.seed);
+    if (!bench) return bench.error();
+    Target target = bench->info().target;
+    if (request.max_shared_bytes > 0)
+        target.shared_bytes_per_cta =
+            std::min(target.shared_bytes_per_cta, request.max_shared_bytes);
+    const auto family = family_of(request, target);
+    if (!family) return family.error();
+    auto pool = CompilePool::open(request.workers, compiler_for(bench->info().emulated));
+    if (!pool) return pool.error();
+    if (auto ready = bench->prepare(request.problem); !ready) return ready.error();
+    Trial trial(**pool, *bench, target, request.problem);
+    AblationReport report;
+    report.device = bench->info();
+    report.toolchain = (*pool)->toolchain();
+    auto done = Ablation(request, **family, target, trial, progress).run(report);
+    if (!done) return done.error();
+    return report;
+}
+
+}  // namespace attune
