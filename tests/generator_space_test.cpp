@@ -4,6 +4,7 @@
 #include <array>
 #include <set>
 
+#include "generator/families/mma.h"
 #include "generator/presets.h"
 #include "generator/space.h"
 
@@ -243,6 +244,17 @@ TEST(Launch, NeverAsksForMoreThanTheTargetHas) {
             ASSERT_LE(launch.shared_bytes, unsigned(gpu(id).shared_bytes_per_cta)) << config.text();
             ASSERT_LE(launch.threads_per_cta, 1024u) << config.text();
         }
+}
+
+TEST(Registers, CapIsWhatTheCompilerGives) {
+    // Registers that ptxas 13.0 used for a kernel that wants more, by its launch bounds.
+    const std::tuple<int, int, int> caps[] = {{3, 3, 168},  {6, 3, 96},  {3, 2, 255},
+                                              {12, 1, 168}, {6, 2, 168}, {3, 4, 168},
+                                              {8, 2, 128},  {2, 4, 255}, {6, 4, 80}};
+    for (const auto& [warps, ctas, registers] : caps) {
+        const Config config = Config::parse("mma/")->with("w", warps).with("c", ctas);
+        EXPECT_EQ(mma_register_cap(config, gpu("h200")), registers) << warps << " x " << ctas;
+    }
 }
 
 TEST(Estimate, IsPositiveAndGrowsWithTheLengths) {
