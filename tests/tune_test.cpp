@@ -30,7 +30,7 @@ protected:
 
     TuneRequest request(Effort effort, const std::string& mode = "real") const {
         TuneRequest request;
-        request.device = "emu:h200";
+        request.device = "emu:a10";
         request.problems = {*Problem::parse(tiny)};
         request.effort = effort;
         request.store_path = folder_ + "/store.sqlite";
@@ -79,7 +79,7 @@ TEST_F(TuneTest, EstimateStoresACheckedKernelThatNobodyTimed) {
     EXPECT_GT(record->candidates_checked, 0);
     EXPECT_GT(record->time_us, 0);
     EXPECT_GT(record->error_bar, record->max_error);
-    EXPECT_EQ(record->device.name, "emu NVIDIA H200");
+    EXPECT_EQ(record->device.name, "emu NVIDIA A10");
     EXPECT_FALSE(is_outdated(*record));
     const auto store = Store::open(folder_ + "/store.sqlite", Store::Access::read);
     EXPECT_FALSE(store->binary(record->binary_sha256)->empty());
