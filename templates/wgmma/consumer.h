@@ -152,13 +152,13 @@ private:
             if (moves) Softmax::shrink(o, by);
         } else {
             Rows sums = exponentiate(s, p);
-            if (Softmax::grown(sums, largest_sum(Element{}))) {
-                if (!edge) settle_o(o);
+            const bool grown = Softmax::grown(sums, largest_sum(Element{}));
+            if (!edge) settle_o(o);  // not under a condition of one warp: the warpgroup waits
+            if (grown) {
                 Softmax::shrink(o, softmax_.raise(softmax_.maxima(s, 0, L::n_tiles)));
                 sums = exponentiate(s, p);
             }
             softmax_.take(sums);
-            if (!edge) settle_o(o);
         }
     }
 
@@ -176,17 +176,18 @@ private:
         return block.sum;
     }
 
-    /// Tiles that only other warpgroups' rows attend.
+    /// Tiles that only other warpgroups' rows attend. Released before the turn is waited for: who
+    /// has it may need the slot.
     ATTUNE_DEVICE void skip(int count, int loaded) {
         for (int i = 0; i < count; ++i) {
-            if (V::ping_pong && i + 1 < loaded) {
-                named_sync(turn_of(L::consumer()), 256);
-                pass_turn();
-            }
             mbarrier_wait(barriers_.k_full(k_.slot), k_.parity);
             release_k();
             mbarrier_wait(barriers_.v_full(v_.slot), v_.parity);
             release_v();
+            if (V::ping_pong && i + 1 < loaded) {
+                named_sync(turn_of(L::consumer()), 256);
+                pass_turn();
+            }
         }
     }
 
