@@ -1,6 +1,6 @@
-// Compiles what the generator offers for GPUs that are not here: every pair of axis values for one
-// of the GPUs, and for each GPU the hand-made tables and what the estimate picks for the paper's
-// shapes. Prints what each variant needs.
+// Compiles what the generator offers for GPUs that are not here: every pair of a family's axis
+// values for one of the GPUs, and for each GPU the hand-made tables and what the estimate picks for
+// the paper's shapes. Prints what each variant needs.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 
 #include "generator/presets.h"
 #include "generator/space.h"
-#include "tuner/compiler.h"
+#include "tuner/prune.h"
 
 namespace attune {
 namespace {
@@ -23,22 +23,24 @@ struct Job {
 };
 
 constexpr const char* gpus[] = {"a100-sxm4-80gb", "a10", "l4", "h200", "b200", "rtx-5090", "t4"};
-/// The signature whose pairs of axis values are all compiled, each for one of the GPUs.
+/// The signature whose pairs of axis values are all compiled, each for one of the GPUs that its
+/// family runs on.
 constexpr const char* covered = "f16.d64.causal.lse";
 /// Spill stores and loads that an estimate may cost: it is what runs where nothing was tuned.
 constexpr int max_estimate_spill_bytes = 512;
 
 bool is_legal(const Signature& signature, const Config& config, const Target& target) {
-    return applicable_families(signature, target) && !broken_constraint(signature, config, target);
+    return find_family(config.family)->applicable(signature, target) &&
+           !broken_constraint(signature, config, target);
 }
 
 /// The cover of the largest target's space, dealt out over the GPUs; what does not fit a smaller
 /// one goes to the largest.
-std::vector<Job> deal_cover() {
+std::vector<Job> deal_cover(const Family& family) {
     std::vector<Job> jobs;
     const Signature signature = *Signature::parse(covered);
     const Target largest = *find_target("h200");
-    for (const Config& config : pairwise_cover(*find_family("mma"), signature, largest, 1)) {
+    for (const Config& config : pairwise_cover(family, signature, largest, 1)) {
         const Target wanted = *find_target(gpus[jobs.size() % std::size(gpus)]);
         const bool fits = is_legal(signature, config, wanted);
         jobs.push_back({{signature, config, fits ? wanted : largest}, "cover"});
@@ -52,9 +54,7 @@ Signature as_covered(Signature signature, const Target& target) {
     return signature;
 }
 
-std::vector<Job> jobs_for(const char* gpu) {
-    const Family& mma = *find_family("mma");
-    const Target target = *find_target(gpu);
+std::vector<Job> jobs_for(const Family& family, const Target& target) {
     std::vector<Job> jobs;
     std::set<std::string> seen;
     const auto add = [&](const Signature& signature, const Config& config, const char* origin) {
@@ -66,19 +66,27 @@ std::vector<Job> jobs_for(const char* gpu) {
     for (Problem problem : paper.problems) {
         if (problem.shape.batch > 1 && problem.shape.batch < 32) continue;  // longest and shortest
         problem.signature = as_covered(problem.signature, target);
-        if (!applicable_families(problem.signature, target)) continue;
-        for (const Config& config : best_by_estimate(mma, problem, target, 1))
+        if (!family.applicable(problem.signature, target)) continue;
+        for (const Config& config : best_by_estimate(family, problem, target, 1))
             add(problem.signature, config, "estimate");
     }
     for (int head_dim : {64, 96, 128, 192, 256}) {
         const Signature signature =
             as_covered({DType::bf16, head_dim, Mask::causal, false}, target);
-        for (const Config& config : mma.table_points(signature, target))
+        for (const Config& config : family.table_points(signature, target))
             add(signature, config, "table");
     }
-    for (const Job& job : deal_cover())
+    for (const Job& job : deal_cover(family))
         if (job.variant.target.id == target.id)
             add(job.variant.signature, job.variant.config, "cover");
+    return jobs;
+}
+
+std::vector<Job> jobs_for(const char* gpu) {
+    std::vector<Job> jobs;
+    const Target target = *find_target(gpu);
+    for (const Family& family : families())
+        for (Job& job : jobs_for(family, target)) jobs.push_back(std::move(job));
     return jobs;
 }
 
@@ -115,21 +123,26 @@ protected:
 
 void check(const Job& job, const Binary& binary) {
     const auto& [signature, config, target] = job.variant;
-    const Launch launch = find_family(config.family)->launch(signature, config, Shape{}, target);
+    const Family& family = *find_family(config.family);
+    const Launch launch = family.launch(signature, config, Shape{}, target);
     const Resources& used = binary.resources;
     const int shared = int(launch.shared_bytes) + used.shared_static_bytes;
-    fmt::print("{:6} {:20} {:8} {:3} registers {:5} spill bytes {:6} shared bytes {:5.0f} ms  {}\n",
-               target.arch, signature.text(), job.origin, used.registers, used.spill_bytes, shared,
-               binary.compile_ms, config.text());
+    fmt::print(
+        "{:6} {:20} {:8} {:3} registers {:5} spill bytes {:6} shared bytes {:5.0f} ms  {}{}\n",
+        target.arch, signature.text(), job.origin, used.registers, used.spill_bytes, shared,
+        binary.compile_ms, config.text(),
+        used.serialised_note < 0 ? "" : fmt::format("  C{}", used.serialised_note));
     EXPECT_GT(used.registers, 0);
     EXPECT_GE(used.spill_bytes, 0);
     if (job.origin == std::string_view("estimate")) {
         EXPECT_LE(used.spill_bytes, max_estimate_spill_bytes);
     }
+    if (job.origin != std::string_view("cover")) {
+        EXPECT_LT(used.serialised_note, 0) << "ptxas waits for every wgmma";
+    }
     EXPECT_LE(shared, target.shared_bytes_per_cta);
-    const int per_thread = (used.registers + 7) / 8 * 8;
-    EXPECT_LE(per_thread * int(launch.threads_per_cta) * config["c"],
-              target.registers_per_multiprocessor);
+    const int wanted_ctas = family.axis("c") ? config["c"] : 1;
+    EXPECT_GE(resident_ctas(used, launch, target), wanted_ctas);
 }
 
 TEST_P(CompileCover, EveryVariantCompilesAndFits) {

@@ -80,6 +80,17 @@ TEST_F(Nvrtc, emitted_kernels_compile_for_every_arch_of_the_family) {
     }
 }
 
+TEST_F(Nvrtc, notes_wgmmas_that_are_waited_for_one_by_one) {
+    // Scores and output take 224 of the 160 registers that three consumers have.
+    for (const auto& [config, serialised] :
+         {std::pair("wgmma/q192.kv192", true), {"wgmma/q128.kv64", false}}) {
+        auto binary = compiler->compile(emit(variant("bf16.d64.full", config, "h200")), "sm_90a");
+        ASSERT_TRUE(binary) << binary.error().text();
+        EXPECT_EQ(binary->resources.serialised_note > 0, serialised) << config << binary->log;
+        EXPECT_GT(binary->resources.registers, 0) << binary->log;
+    }
+}
+
 TEST_F(Nvrtc, a_broken_source_carries_the_log) {
     auto binary = compiler->compile(probe("no_such_type x;"), "sm_80");
     ASSERT_FALSE(binary);

@@ -45,6 +45,12 @@ TEST(Prune, OccupancyZero) {
     EXPECT_THAT(prune_reason({32, 0, 0, 0}, launch, tiny), HasSubstr("occupancy 0"));
 }
 
+TEST(Prune, MmasThatAreWaitedForOneByOne) {
+    Resources serialised{200, 0, 0, 0};
+    serialised.serialised_note = 7512;
+    EXPECT_THAT(prune_reason(serialised, launch, target()), HasSubstr("C7512"));
+}
+
 TEST(ResidentCtas, IsTheLeastOfAllLimits) {
     EXPECT_EQ(resident_ctas({255, 0, 0, 0}, launch, target()), 2);  // registers and shared memory
     EXPECT_EQ(resident_ctas({32, 0, 0, 0}, {1, 1024, 0, 0}, target()), 2);  // threads

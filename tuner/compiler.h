@@ -18,6 +18,7 @@ struct Resources {
     int spill_bytes = -1;  // stores + loads, as the compiler's own report counts them
     int stack_bytes = -1;
     int shared_static_bytes = -1;
+    int serialised_note = -1;  // number of ptxas's note that every wgmma is waited for
 };
 
 struct Binary {

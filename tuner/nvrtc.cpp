@@ -18,19 +18,22 @@ using namespace nvrtc;
 
 /// What ptxas says about `entry` in a log made with -v; -1 where it says nothing.
 Resources resources_in(const std::string& log, const std::string& entry) {
-    const std::size_t start = log.find(fmt::format("'{}'", entry));
-    const std::size_t next = log.find("Compiling entry function", start);
-    const std::string part = log.substr(start == std::string::npos ? 0 : start, next - start);
-    const auto number = [&](const char* pattern) {
+    const auto number_in = [](const std::string& text, const char* pattern) {
         std::smatch match;
-        return std::regex_search(part, match, std::regex(pattern)) ? std::stoi(match[1]) : -1;
+        return std::regex_search(text, match, std::regex(pattern)) ? std::stoi(match[1]) : -1;
     };
+    const std::size_t found_at = log.find(fmt::format("Compiling entry function '{}'", entry));
+    const std::size_t start = found_at == std::string::npos ? 0 : found_at;
+    const std::size_t next = log.find("Compiling entry function", start + 1);
+    const std::string part = log.substr(start, next - start);
+    const auto number = [&](const char* pattern) { return number_in(part, pattern); };
     Resources found;
     found.registers = number("Used ([0-9]+) registers");
     found.stack_bytes = number("([0-9]+) bytes stack frame");
     const int stores = number("([0-9]+) bytes spill stores");
     const int loads = number("([0-9]+) bytes spill loads");
     if (stores >= 0 && loads >= 0) found.spill_bytes = stores + loads;
+    found.serialised_note = number_in(log, "C([0-9]+)\\)[^\n]*wgmma[^\n]* serialized");
     if (found.registers >= 0)
         found.shared_static_bytes = std::max(number("([0-9]+) bytes smem"), 0);
     return found;

@@ -37,8 +37,13 @@ std::string occupancy(const Resources& r, const Launch& l, const Target& t) {
     return resident_ctas(r, l, t) > 0 ? "" : "occupancy 0: no CTA fits a multiprocessor";
 }
 
+std::string serialised(const Resources& r, const Launch&, const Target&) {
+    if (r.serialised_note < 0) return "";
+    return fmt::format("waits for every wgmma (ptxas note C{})", r.serialised_note);
+}
+
 using Rule = std::string (*)(const Resources&, const Launch&, const Target&);
-constexpr Rule rules[] = {registers, spills, shared_memory, occupancy};
+constexpr Rule rules[] = {registers, spills, shared_memory, occupancy, serialised};
 
 }  // namespace
 
