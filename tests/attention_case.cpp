@@ -206,8 +206,10 @@ Result<void> TestBed::fill_and_launch(const Problem& problem, const Config& conf
                                       const Buffers& buffers, const AttentionParams& params) {
     const auto loaded = kernel(problem.signature, config);
     if (!loaded) return loaded.error();
+    Target few = target();
+    if (emulated()) few.multiprocessors = 3;  // persistent CTAs have several tiles each
     const Launch launch =
-        find_family(config.family)->launch(problem.signature, config, problem.shape, target());
+        find_family(config.family)->launch(problem.signature, config, problem.shape, few);
     if (launch.workspace_bytes > 0) return wrong("these tests hand out no workspace");
     const auto& [in, out, lse] = buffers;
     auto done = device_->copy_to_device(in.ptr(), image.data(), 2 * image.size());
@@ -290,7 +292,7 @@ std::string difference(const Problem& problem, const Reference& reference, const
     return "";
 }
 
-std::vector<std::string> policy_configs(DType dtype) {
+std::vector<std::string> policy_configs(DType dtype, const Target& target) {
     std::vector<std::string> configs{
         "mma/q64.kv32.w4",
         "mma/q32.kv32.w2.s2.rescale=moved.dir=fwd",
@@ -302,6 +304,16 @@ std::vector<std::string> policy_configs(DType dtype) {
     if (dtype == DType::bf16) {
         configs.push_back("mma/q64.kv32.w4.s4.ring=mbar.rescale=defer.mix=yes.qop=reg");
         configs.push_back("mma/q32.kv64.w2.rescale=defer.mix=yes.part=kv");
+    }
+    if (target.arch != "sm_90a") return configs;
+    configs.push_back("wgmma/q128.kv64.rescale=stale.pp=yes");
+    if (dtype == DType::bf16) {
+        configs.push_back("wgmma/q128.kv48.s1.rescale=moved.overlap=no.pp=yes");
+        configs.push_back("wgmma/q192.kv64.rescale=each");
+    } else {
+        configs.push_back("wgmma/q64.kv48.rescale=each.overlap=no");
+        configs.push_back("wgmma/q64.kv80.s3.rescale=moved");
+        configs.push_back("wgmma/q128.kv64.s3.rescale=stale.overlap=no.sched=persist");
     }
     return configs;
 }

@@ -98,9 +98,9 @@ Bars bars_of(const Reference& reference);
 std::string difference(const Problem& problem, const Reference& reference, const Outcome& outcome,
                        const Bars& bars, const std::vector<bool>& skip = {});
 
-/// A config of every softmax policy and every way to walk and share the keys, on small tiles: what
-/// properties and attacks are tried on.
-std::vector<std::string> policy_configs(DType dtype);
+/// A config of every softmax policy and every way to walk and share the keys, on small tiles, of
+/// each family that runs there: what properties and attacks are tried on, with head_dim 64.
+std::vector<std::string> policy_configs(DType dtype, const Target& target);
 
 /// bf16 keeps 8 bits, f16 11: what rounding to nearest may change, relatively.
 double unit_roundoff(DType dtype);

@@ -38,12 +38,17 @@ std::vector<Shape> grid_shapes(bool emulated) {
     return shapes;
 }
 
-std::vector<GridCase> grid_cases(const Target& target, bool emulated) {
+std::vector<const Family*> grid_families(const Target& target) {
+    return *applicable_families(widest_signature(), target);
+}
+
+namespace {
+
+/// Adds one family's cases.
+void add_cases(const Family& family, const Target& target, bool emulated,
+               std::vector<GridCase>& cases) {
     constexpr unsigned seed = 2;
-    constexpr std::size_t covered_on_a_gpu = 7;
-    const Family& family = *find_family("mma");
     const std::vector<Signature> signatures = grid_signatures();
-    std::vector<GridCase> cases;
     const auto add = [&](const Signature& signature, const Config& config) {
         cases.push_back({signature, config, int(cases.size())});
     };
@@ -54,16 +59,25 @@ std::vector<GridCase> grid_cases(const Target& target, bool emulated) {
             if (!broken_constraint(signature, config, target)) add(signature, config);
     }
     if (!emulated) {
-        for (std::size_t i = 0; i < covered_on_a_gpu; ++i)
+        // Kernels of warpgroup MMAs take ten times as long to compile.
+        const std::size_t covered = std::string_view(family.name) == "wgmma" ? 2 : 7;
+        for (std::size_t i = 0; i < covered; ++i)
             for (const Config& config : pairwise_cover(family, signatures[i], target, seed))
                 add(signatures[i], config);
-        return cases;
+        return;
     }
     for (const Config& config : pairwise_cover(family, widest_signature(), target, seed)) {
         std::size_t at = cases.size();
         while (broken_constraint(signatures[at % signatures.size()], config, target)) ++at;
         add(signatures[at % signatures.size()], config);
     }
+}
+
+}  // namespace
+
+std::vector<GridCase> grid_cases(const Target& target, bool emulated) {
+    std::vector<GridCase> cases;
+    for (const Family* family : grid_families(target)) add_cases(*family, target, emulated, cases);
     return cases;
 }
 
@@ -73,7 +87,8 @@ std::vector<Shape> shapes_of(const GridCase& grid_case, bool emulated) {
     const Config& config = grid_case.config;
     const int queries = config["q"] + 17, keys = 2 * config["kv"] + config["kv"] / 2 + 5;
     std::vector<Shape> shapes{{1, 2, 1, queries, keys}};
-    for (int i = 0; i < 3; ++i)
+    const int more = config.family == "wgmma" ? 1 : 3;
+    for (int i = 0; i < more; ++i)
         shapes.push_back(all[std::size_t(3 * grid_case.index + i) % all.size()]);
     return shapes;
 }

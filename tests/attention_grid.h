@@ -24,9 +24,12 @@ Signature widest_signature();
 std::vector<Signature> grid_signatures();
 std::vector<Shape> grid_shapes(bool emulated);
 
-/// The default config of every signature, and pairwise covers. Emulated: one, of the widest
-/// signature, each config under the first of grid_signatures(), from one that moves on, that allows
-/// it. On a GPU: one for each of the first seven signatures, and all table points.
+/// The families that the target runs.
+std::vector<const Family*> grid_families(const Target& target);
+
+/// Of each family the default config of every signature, and pairwise covers. Emulated: one, of the
+/// widest signature, each config under the first of grid_signatures(), from one that moves on, that
+/// allows it. On a GPU: one for each of the first signatures, and all table points.
 std::vector<GridCase> grid_cases(const Target& target, bool emulated);
 
 /// The shapes of one case: on a GPU all; emulated one that this config's tiles divide badly, and

@@ -8,6 +8,9 @@
 #include <cmath>
 #include <cstring>
 #include <set>
+#include <tuple>
+
+#include "runtime/launch_attention.h"
 
 namespace attune {
 namespace {
@@ -88,25 +91,26 @@ TEST_P(Grid, IsRightAndRepeatable) {
     bed.forget_kernels();
 }
 
-INSTANTIATE_TEST_SUITE_P(Mma, Grid,
+INSTANTIATE_TEST_SUITE_P(Families, Grid,
                          testing::ValuesIn(grid_cases(test_bed().target(), test_bed().emulated())));
 
 /// Holds the grid's own promise, so that it cannot shrink unnoticed.
 TEST(GridCoverage, MeetsEveryLegalPairShapeAndSignature) {
     TestBed& bed = test_bed();
-    using Pair = std::array<int, 4>;
+    using Pair = std::tuple<std::string, int, int, int, int>;
     const auto pairs_of = [](const Config& config, std::set<Pair>& pairs) {
         const int axes = int(config.values.size());
         for (int i = 0; i < axes; ++i)
             for (int j = i + 1; j < axes; ++j)
-                pairs.insert({i, config.values[i], j, config.values[j]});
+                pairs.insert({config.family, i, config.values[i], j, config.values[j]});
     };
     std::set<Pair> legal, met;
     std::set<std::string> signatures, shapes;
-    for_each_legal(*find_family("mma"), widest_signature(), bed.target(), [&](const Config& c) {
-        pairs_of(c, legal);
-        return true;
-    });
+    for (const Family* family : grid_families(bed.target()))
+        for_each_legal(*family, widest_signature(), bed.target(), [&](const Config& c) {
+            pairs_of(c, legal);
+            return true;
+        });
     for (const GridCase& grid_case : grid_cases(bed.target(), bed.emulated())) {
         EXPECT_EQ(broken_constraint(grid_case.signature, grid_case.config, bed.target()), nullptr);
         pairs_of(grid_case.config, met);
@@ -133,7 +137,10 @@ public:
           buffer_(*DeviceBuffer::allocate(device, 2 * (apart * rows + 6 * head_dim))),
           lse_(*DeviceBuffer::allocate(device, 4 * 2 * rows)) {}
 
+    /// Everything else becomes NaN, O and LSE of a launch before included.
     void upload(const HostTensors& from) const {
+        ASSERT_TRUE(device_.fill(buffer_.ptr(), 0xffffffff, buffer_.bytes()));
+        ASSERT_TRUE(device_.fill(lse_.ptr(), 0xffffffff, lse_.bytes()));
         for (int row = 0; row < rows; ++row)
             for (const auto& [slot, values] :
                  {std::pair(0, &from.q[row * d_]), std::pair(1, &from.q[(rows + row) * d_]),
@@ -147,7 +154,8 @@ public:
         params.v = reinterpret_cast<void*>(at(3, 0));
         params.o = reinterpret_cast<void*>(at(4, 0));
         params.lse = lse_.as<float>();
-        params.q_strides = params.k_strides = params.v_strides = params.o_strides = {0, d_, apart};
+        params.q_strides = params.k_strides = params.v_strides =
+            params.o_strides = {apart * rows, d_, apart};
         params.batch = params.heads_kv = 1;
         params.heads_q = 2;
         params.seqlen_q = params.seqlen_kv = rows;
@@ -174,20 +182,23 @@ TEST(GridOffsets, PassTwoToThe31) {
     TestBed& bed = test_bed();
     if (bed.emulated()) GTEST_SKIP() << "needs 5 GB of device memory: on a GPU only";
     const Problem problem{widest_signature(), {1, 2, 1, FarApart::rows, FarApart::rows}};
-    const Config config = *Config::parse("mma/q64.kv32.w4");
     const Case& expected = case_of(problem);
     const FarApart tensors(bed.device(), problem.signature.head_dim);
-    tensors.upload(expected.tensors);
     const AttentionParams params = tensors.params(default_scale(problem.signature));
-    const auto kernel = bed.kernel(problem.signature, config);
-    ASSERT_TRUE(kernel) << kernel.error().text();
-    const Launch launch =
-        find_family("mma")->launch(problem.signature, config, problem.shape, bed.target());
-    ASSERT_TRUE(bed.device().launch(*kernel, launch, &params, sizeof params));
-    ASSERT_TRUE(bed.device().synchronize());
-    EXPECT_EQ(
-        difference(problem, expected.reference, tensors.download(), bars_of(expected.reference)),
-        "");
+    for (const Family* family : grid_families(bed.target())) {
+        SCOPED_TRACE(family->name);
+        tensors.upload(expected.tensors);
+        const Config config = family->default_config(problem.signature, bed.target());
+        const auto kernel = bed.kernel(problem.signature, config);
+        ASSERT_TRUE(kernel) << kernel.error().text();
+        const Launch launch =
+            family->launch(problem.signature, config, problem.shape, bed.target());
+        ASSERT_TRUE(launch_attention(bed.device(), *kernel, launch, problem.signature.dtype,
+                                     problem.signature.head_dim, params));
+        ASSERT_TRUE(bed.device().synchronize());
+        const Bars bars = bars_of(expected.reference);
+        EXPECT_EQ(difference(problem, expected.reference, tensors.download(), bars), "");
+    }
 }
 
 }  // namespace

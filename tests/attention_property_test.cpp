@@ -22,7 +22,7 @@ void PrintTo(const PropertyCase& property_case, std::ostream* out) {
 std::vector<PropertyCase> property_cases() {
     std::vector<PropertyCase> cases;
     for (const char* dtype : {"f16", "bf16"})
-        for (const std::string& config : policy_configs(*parse_dtype(dtype)))
+        for (const std::string& config : policy_configs(*parse_dtype(dtype), test_bed().target()))
             for (const char* mask : {"full", "causal"})
                 cases.push_back({std::string(dtype) + ".d64." + mask + ".lse", config});
     return cases;

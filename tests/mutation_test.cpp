@@ -1,7 +1,7 @@
 // Mutants of the kernel templates: every wait, barrier and arrive taken away in turn, or given
 // another count or parity. The emulator must report a fault or the answer must be wrong, on one of
 // a few variants and seeds. Call sites are found in the embedded text: new calls are covered as
-// they come.
+// they come. A call under a comment "order of issue only: ..." may be taken away unnoticed.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -17,6 +17,7 @@ struct Mutant {
     std::string file;
     std::size_t at, length;  // of the call in the file's text
     std::string replacement;
+    bool may_survive;
 };
 void PrintTo(const Mutant& mutant, std::ostream* out) {
     *out << mutant.name;
@@ -73,9 +74,13 @@ std::string with_last(const Call& call, const std::string& suffix) {
 std::vector<std::pair<std::string, std::string>> mistakes(const Call& call) {
     std::vector<std::pair<std::string, std::string>> list;
     list.emplace_back("without", call.name == "cta_any" ? "(" + call.arguments + ")" : "((void)0)");
-    if (call.name == "cp_async_wait")
+    if (call.name == "cp_async_wait" || call.name == "wgmma_wait")
         list.emplace_back("one group early at",
-                          fmt::format("cp_async_wait<({}) + 1>()", call.count));
+                          fmt::format("{}<({}) + 1>()", call.name, call.count));
+    if (call.name == "mbarrier_arrive_expect") {
+        list.emplace_back("more bytes at", with_last(call, "+ 16"));
+        list.emplace_back("fewer bytes at", with_last(call, "- 16"));
+    }
     if (call.name == "mbarrier_init") {
         list.emplace_back("one arrival more at", with_last(call, "+ 1"));
         list.emplace_back("one arrival less at", with_last(call, "- 1"));
@@ -84,21 +89,55 @@ std::vector<std::pair<std::string, std::string>> mistakes(const Call& call) {
     return list;
 }
 
+constexpr const char* kernel_folders[] = {"templates/common/", "templates/mma/",
+                                          "templates/wgmma/"};
+constexpr const char* call_names[] = {"cta_sync",
+                                      "cta_any",
+                                      "warp_sync",
+                                      "named_sync",
+                                      "named_arrive",
+                                      "cp_async_wait",
+                                      "cp_async_commit",
+                                      "mbarrier_init",
+                                      "mbarrier_fence_init",
+                                      "mbarrier_arrive",
+                                      "mbarrier_arrive_cp_async",
+                                      "mbarrier_arrive_expect",
+                                      "mbarrier_wait",
+                                      "tensor_load",
+                                      "wgmma_fence",
+                                      "wgmma_commit",
+                                      "wgmma_wait",
+                                      "registers_shrink"};
+
+bool is_kernel_text(const TemplateFile& file) {
+    return std::any_of(std::begin(kernel_folders), std::end(kernel_folders),
+                       [&](const char* folder) { return file.name.starts_with(folder); });
+}
+
+/// Lines from 1 on, as editors count them.
+std::ptrdiff_t line_of(const std::string& text, std::size_t at) {
+    return 1 + std::count(text.begin(), text.begin() + std::ptrdiff_t(at), '\n');
+}
+
+/// The line above says so.
+bool orders_issue_only(const std::string& text, std::size_t at) {
+    const std::size_t line = text.rfind('\n', at), above = text.rfind('\n', line - 1);
+    return text.substr(above, line - above).find("// order of issue only: ") != std::string::npos;
+}
+
 std::vector<Mutant> mutants() {
     std::vector<Mutant> list;
     for (const TemplateFile& file : embedded_templates()) {
-        if (!file.name.starts_with("templates/mma/") && !file.name.starts_with("templates/common/"))
-            continue;
-        for (const char* name :
-             {"cta_sync", "cta_any", "warp_sync", "cp_async_wait", "cp_async_commit",
-              "mbarrier_init", "mbarrier_arrive", "mbarrier_arrive_cp_async", "mbarrier_wait"})
+        if (!is_kernel_text(file)) continue;
+        for (const char* name : call_names)
             for (const Call& call : calls_of(name, file.text)) {
-                const auto line =
-                    1 + std::count(file.text.begin(), file.text.begin() + call.at, '\n');
                 const std::string text = file.text.substr(call.at, call.length);
                 for (const auto& [how, replacement] : mistakes(call))
-                    list.push_back({fmt::format("{}:{} {} {}", file.name, line, how, text),
-                                    file.name, call.at, call.length, replacement});
+                    list.push_back({fmt::format("{}:{} {} {}", file.name,
+                                                line_of(file.text, call.at), how, text),
+                                    file.name, call.at, call.length, replacement,
+                                    orders_issue_only(file.text, call.at)});
             }
     }
     return list;
@@ -126,8 +165,21 @@ constexpr Victim deferred{"mma/q32.kv32.w2.s2.rescale=defer.mix=yes",
                           "bf16.d16.full/b1.h1.kv1.q64.k150"};
 constexpr Victim deferred_mbar{"mma/q32.kv32.w2.s2.ring=mbar.rescale=defer.mix=yes",
                                "bf16.d16.full/b1.h1.kv1.q64.k150"};
-constexpr Victim victims[] = {ring_bar_3, ring_bar_1, ring_mbar,    split,
-                              per_head,   deferred,   deferred_mbar};
+constexpr Victim two_consumers{"wgmma/q128.kv48.rescale=moved",
+                               "bf16.d16.full/b1.h1.kv1.q130.k250"};
+constexpr Victim one_slot{"wgmma/q128.kv48.s1.overlap=no", "bf16.d16.causal/b1.h1.kv1.q130.k250"};
+constexpr Victim ping_pong{"wgmma/q128.kv48.rescale=stale.pp=yes",
+                           "bf16.d16.causal/b1.h1.kv1.q250.k250"};
+constexpr Victim persistent{"wgmma/q128.kv48.sched=persist", "bf16.d16.full/b1.h7.kv1.q30.k50"};
+constexpr Victim victims[] = {ring_bar_3, ring_bar_1, ring_mbar,     split,
+                              per_head,   deferred,   deferred_mbar, two_consumers,
+                              one_slot,   ping_pong,  persistent};
+
+/// Whether a family's kernels include a template.
+bool includes(const Victim& victim, const std::string& file) {
+    const std::string family = Config::parse(victim.config)->family;
+    return file.starts_with("templates/common/") || file.starts_with("templates/" + family + "/");
+}
 
 /// Scores that grow so fast along the walk that a deferred reference is lost, in one row of the
 /// first warp alone: only a vote of the whole CTA tells the others.
@@ -167,6 +219,7 @@ TEST_P(Mutation, IsNoticed) {
     auto bed = TestBed::open("emu:h200", templates_with(GetParam()));
     ASSERT_TRUE(bed) << bed.error().text();
     for (const Victim& victim : victims) {
+        if (!includes(victim, GetParam().file)) continue;
         const std::string found = evidence(*bed, victim);
         EXPECT_EQ(found.find("ended with status"), std::string::npos)
             << "does not compile: " << found;
@@ -174,6 +227,7 @@ TEST_P(Mutation, IsNoticed) {
         fmt::print("{}: {}: {}\n", GetParam().name, victim.config, found);
         return;
     }
+    if (GetParam().may_survive) GTEST_SKIP() << "order of issue only: " << GetParam().name;
     FAIL() << "nothing fails " << GetParam().name << ": is it needed?";
 }
 
@@ -187,11 +241,14 @@ TEST(Mutants, TheUnchangedTemplatesAreRight) {
 
 TEST(Mutants, AreFoundInTheText) {
     const std::vector<Mutant> all = mutants();
-    EXPECT_GE(all.size(), 25u);
+    EXPECT_GE(all.size(), 75u);
     for (const char* text :
          {"without cta_sync()", "without cp_async_commit()", "without cta_any(",
           "without mbarrier_wait(", "without mbarrier_arrive(", "without mbarrier_arrive_cp_async(",
-          "without warp_sync()", "one group early", "one arrival less", "other parity"})
+          "without warp_sync()", "without named_sync(", "without named_arrive(",
+          "without tensor_load(", "without wgmma_fence()", "without wgmma_commit()",
+          "without wgmma_wait<", "one group early at cp_async_wait<",
+          "one group early at wgmma_wait<", "fewer bytes", "one arrival less", "other parity"})
         EXPECT_TRUE(std::any_of(all.begin(), all.end(), [&](const Mutant& mutant) {
             return mutant.name.find(text) != std::string::npos;
         })) << text;
