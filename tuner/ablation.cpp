@@ -13,8 +13,6 @@
 namespace attune {
 namespace {
 
-constexpr EffortPlan step_plan{Effort::measure, "a step's candidates", 16, 0, 0, 0, false};
-
 /// The family limited to the settings.
 Family narrowed(const Family& family, const Settings& settings) {
     Family narrow = family;
@@ -48,6 +46,7 @@ public:
     Ablation(const AblationRequest& request, const Family& family, const Target& target,
              Trial& trial, const std::function<void(const TuneProgress&)>& progress)
         : problem_(request.problem),
+          count_(request.candidates),
           family_(family),
           target_(target),
           trial_(trial),
@@ -69,7 +68,8 @@ private:
     /// Where a step has no best, the next one goes on from the one before.
     Result<void> try_step(AblationRow& row) {
         const Settings settings = settings_after(settings_, row.step);
-        const auto candidates = step_candidates(family_, settings, problem_, target_, previous_);
+        const auto candidates =
+            step_candidates(family_, settings, problem_, target_, previous_, count_);
         if (candidates.empty()) {
             row.left_out = why_none(settings);
             return {};
@@ -151,6 +151,7 @@ private:
     }
 
     const Problem& problem_;
+    const int count_;
     const Family& family_;
     const Target& target_;
     Trial& trial_;
@@ -184,12 +185,13 @@ std::vector<Config> changed_to(const Config& config, const Settings& settings) {
 
 std::vector<Config> step_candidates(const Family& family, const Settings& settings,
                                     const Problem& problem, const Target& target,
-                                    const std::optional<Config>& previous) {
+                                    const std::optional<Config>& previous, int count) {
+    const EffortPlan plan{Effort::measure, "", count, 0, 0, 0, false};
     const Family narrow = narrowed(family, settings);
     const Family* families[] = {&narrow};
     std::vector<Config> known;
     if (previous) known = changed_to(*previous, settings);
-    return first_candidates(step_plan, problem, target, families, known);
+    return first_candidates(plan, problem, target, families, known);
 }
 
 Result<AblationReport> run_ablation(const AblationRequest& request,

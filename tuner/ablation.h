@@ -21,6 +21,7 @@ struct AblationRequest {
     int max_shared_bytes = 0;  // 0 = the device's
     unsigned seed = 0;
     WorkerOptions workers;
+    int candidates = 16;  // of a step; more where the tables have more
 };
 
 struct AblationRow {
@@ -55,9 +56,9 @@ Settings settings_after(Settings settings, const AblationStep& step);
 std::vector<Config> changed_to(const Config& config, const Settings& settings);
 
 /// Legal configs that hold the settings: the winner of the step before, the default and the table
-/// points changed to them, then the model's best. Empty where there is none.
+/// points changed to them, then the model's best up to `count`. Empty where there is none.
 std::vector<Config> step_candidates(const Family& family, const Settings& settings,
                                     const Problem& problem, const Target& target,
-                                    const std::optional<Config>& previous);
+                                    const std::optional<Config>& previous, int count);
 
 }  // namespace attune

@@ -7,6 +7,7 @@
 #include "generator/space.h"
 #include "tools/attune/commands.h"
 #include "tools/attune/output.h"
+#include "tuner/ablation.h"
 #include "tuner/search.h"
 #include "tuner/tune.h"
 
@@ -16,6 +17,7 @@ namespace {
 struct Arguments {
     std::string problem, device, store, family;
     int max_shared_bytes = 0, rows = 30;
+    bool ablation = false;
 };
 
 /// One candidate and why it is or is not the winner.
@@ -141,6 +143,9 @@ Result<Code> explain(const Cli& cli, const Arguments& arguments) {
     const auto problem = Problem::parse(arguments.problem);
     if (!problem) return problem.error();
     if (auto valid = validate(*problem); !valid) return valid.error();
+    if (arguments.ablation)
+        return explain_ablation(
+            cli, {arguments.device, *problem, arguments.family, arguments.max_shared_bytes, 0, {}});
     const auto path = store_path_of(arguments.store);
     if (!path) return path.error();
     const auto store = Store::open(*path, Store::Access::read);
@@ -189,7 +194,13 @@ void add_explain_command(CLI::App& app, Cli& cli) {
     command->add_option("--family", arguments->family, "the record limited to this family");
     command->add_option("--max-smem", arguments->max_shared_bytes,
                         "the record limited to this shared memory");
-    command->add_option("--rows", arguments->rows, "candidates printed; default 30");
+    CLI::Option* rows =
+        command->add_option("--rows", arguments->rows, "candidates printed; default 30");
+    command
+        ->add_flag("--ablation", arguments->ablation,
+                   "time the steps from FlashAttention-1 to now on --device (cuda:N, emu:<gpu>), "
+                   "each with its own best config; no store is needed")
+        ->excludes(rows);
     add_store_option(*command, arguments->store);
 }
 

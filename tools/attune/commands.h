@@ -13,6 +13,8 @@
 
 namespace attune {
 
+struct AblationRequest;  // tuner/ablation.h
+
 /// What the arguments ask for. `run` prints results itself and returns what they amount to; an
 /// Error means that it printed nothing.
 struct Cli {
@@ -26,6 +28,9 @@ void add_lookup_commands(CLI::App& app, Cli& cli);    // show, lookup
 void add_explain_command(CLI::App& app, Cli& cli);    // explain
 void add_kernel_commands(CLI::App& app, Cli& cli);    // emit, compile
 void add_exchange_commands(CLI::App& app, Cli& cli);  // export, import
+
+/// explain --ablation.
+Result<Code> explain_ablation(const Cli& cli, AblationRequest request);
 
 /// A subcommand with --json that sets cli.run.
 CLI::App* add_command(CLI::App& app, Cli& cli, const char* name, const char* description,
