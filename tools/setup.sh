@@ -61,8 +61,7 @@ install_build_packages() {
 install_test_packages() {
     install_missing \
         libgtest-dev "tests" \
-        libgmock-dev "tests" \
-        libbenchmark-dev "micro benchmarks"
+        libgmock-dev "tests"
 }
 
 # NVRTC compiles CUDA kernels, also for GPUs that are not here. Where the tool just built finds none,
