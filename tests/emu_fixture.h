@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "runtime/emu/emu.h"
+#include "tests/kernel_text.h"
 #include "tuner/compiler.h"
 
 namespace attune {
@@ -48,19 +49,7 @@ protected:
         if (!compiler) return compiler.error();
         Source source;
         source.entry = "attune_kernel";
-        source.text =
-            "#include \"target.h\"\n"
-            "namespace attune {\n"
-            "struct Params { const void* in; void* out; TensorMap map; };\n"
-            "ATTUNE_DEVICE void body(const Params& p) {\n"
-            "const int thread = thread_index(), lane = lane_index(), warp = warp_index();\n"
-            "const SharedAddress shared = shared_base();\n"
-            "auto* in = static_cast<const unsigned*>(p.in);\n"
-            "auto* out = static_cast<unsigned*>(p.out);\n"
-            "(void)thread, (void)lane, (void)warp, (void)shared, (void)in, (void)out;\n" +
-            body +
-            "\n}\n}\n"
-            "ATTUNE_KERNEL(attune_kernel, 1024, 1, attune::Params, p) { attune::body(p); }\n";
+        source.text = kernel_text(body, "TensorMap map;");
         return (*compiler)->compile(source, "sm_80");
     }
 

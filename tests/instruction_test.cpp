@@ -10,6 +10,7 @@
 #include <random>
 
 #include "tests/attention_case.h"
+#include "tests/kernel_text.h"
 #include "tuner/device_buffer.h"
 #include "tuner/float16.h"
 
@@ -40,21 +41,10 @@ Result<Words> run_on(TestBed& bed, const std::string& body, int threads, const W
     constexpr std::uint32_t shared_bytes = 8192;
     Source source;
     source.entry = "attune_kernel";
-    source.text =
-        "#include \"target.h\"\n"
-        "namespace attune {\n"
-        "struct Params { const void* in; void* out; };\n"
+    source.text = kernel_text(
+        body, "",
         "ATTUNE_DEVICE unsigned bits_of(float x) { return __builtin_bit_cast(unsigned, x); }\n"
-        "ATTUNE_DEVICE float float_of(unsigned x) { return __builtin_bit_cast(float, x); }\n"
-        "ATTUNE_DEVICE void body(const Params& p) {\n"
-        "const int thread = thread_index(), lane = lane_index(), warp = warp_index();\n"
-        "const SharedAddress shared = shared_base();\n"
-        "auto* in = static_cast<const unsigned*>(p.in);\n"
-        "auto* out = static_cast<unsigned*>(p.out);\n"
-        "(void)thread, (void)lane, (void)warp, (void)shared, (void)in, (void)out;\n" +
-        body +
-        "\n}\n}\n"
-        "ATTUNE_KERNEL(attune_kernel, 1024, 1, attune::Params, p) { attune::body(p); }\n";
+        "ATTUNE_DEVICE float float_of(unsigned x) { return __builtin_bit_cast(float, x); }\n");
     const auto binary = bed.compiler().compile(source, bed.target().arch);
     if (!binary) return binary.error();
     Device& device = bed.device();
