@@ -66,25 +66,38 @@ Result<std::vector<DeviceKey>> wanted_devices(const Store& store, const std::str
     return std::vector<DeviceKey>{*key};
 }
 
-Result<Code> show(const Cli& cli, const Arguments& arguments) {
-    const auto path = store_path_of(arguments.store);
+/// The problems asked about, and the store that may know them.
+struct Asked {
+    std::string path;
+    std::vector<Problem> problems;
+    Store store;
+};
+Result<Asked> asked_of(const Arguments& arguments) {
+    auto path = store_path_of(arguments.store);
     if (!path) return path.error();
-    const auto problems = problems_of(arguments.shapes);
+    auto problems = problems_of(arguments.shapes);
     if (!problems) return problems.error();
-    const auto store = Store::open(*path, Store::Access::read);
+    auto store = Store::open(*path, Store::Access::read);
     if (!store) return store.error();
-    const auto keys = wanted_devices(*store, arguments.device);
+    return Asked{*std::move(path), *std::move(problems), *std::move(store)};
+}
+
+Result<Code> show(const Cli& cli, const Arguments& arguments) {
+    const auto asked = asked_of(arguments);
+    if (!asked) return asked.error();
+    const auto& [path, problems, store] = *asked;
+    const auto keys = wanted_devices(store, arguments.device);
     if (!keys) return keys.error();
     nlohmann::json list = nlohmann::json::array();
     for (const DeviceKey& key : *keys) {
-        const auto records = store->records(key);
+        const auto records = store.records(key);
         if (!records) return records.error();
-        const nlohmann::json coverage = coverage_of(*records, *problems);
+        const nlohmann::json coverage = coverage_of(*records, problems);
         if (!cli.json) {
             print_records(key, *records);
-            if (!problems->empty())
+            if (!problems.empty())
                 print_line(fmt::format("coverage of {} problems: {} exact, {} bucket, {} none",
-                                       problems->size(), coverage["exact"].get<int>(),
+                                       problems.size(), coverage["exact"].get<int>(),
                                        coverage["bucket"].get<int>(), coverage["none"].get<int>()));
             continue;
         }
@@ -94,12 +107,12 @@ Result<Code> show(const Cli& cli, const Arguments& arguments) {
             rows.back()["outdated"] = is_outdated(record);
         }
         list.push_back({{"device", attune::to_json(key)}, {"records", rows}});
-        if (!problems->empty()) list.back()["coverage"] = coverage;
+        if (!problems.empty()) list.back()["coverage"] = coverage;
     }
     if (cli.json)
-        print_json({{"store", *path}, {"devices", list}});
+        print_json({{"store", path}, {"devices", list}});
     else if (keys->empty())
-        print_line(*path + " is empty: tune or import first");
+        print_line(path + " is empty: tune or import first");
     return Code::ok;
 }
 
@@ -149,21 +162,18 @@ Answer look_up(const std::vector<Record>& records, const Problem& problem, const
 }
 
 Result<Code> lookup(const Cli& cli, const Arguments& arguments) {
-    const auto path = store_path_of(arguments.store);
-    if (!path) return path.error();
-    const auto problems = problems_of(arguments.shapes);
-    if (!problems) return problems.error();
-    const auto store = Store::open(*path, Store::Access::read);
-    if (!store) return store.error();
-    const auto key = device_key_of(*store, arguments.device);
+    const auto asked = asked_of(arguments);
+    if (!asked) return asked.error();
+    const Store& store = asked->store;
+    const auto key = device_key_of(store, arguments.device);
     if (!key) return key.error();
-    const auto records = store->records(*key);
+    const auto records = store.records(*key);
     if (!records) return records.error();
     Code code = Code::ok;
     nlohmann::json list = nlohmann::json::array();
     Table table({"problem", "match", "distance", "us", "evidence", "of", "config", "next"});
     const auto dash = [](const std::string& text) { return text.empty() ? "-" : text; };
-    for (const Problem& problem : *problems) {
+    for (const Problem& problem : asked->problems) {
         const Answer a = look_up(*records, problem, *key, arguments);
         if (a.match != "exact" && a.match != "bucket") code = Code::not_found;
         list.push_back({{"problem", problem.text()},
