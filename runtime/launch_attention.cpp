@@ -11,6 +11,22 @@ TensorMapSpec spec_of(const void* base, DType dtype, int columns, int rows, int 
 
 }  // namespace
 
+void describe_problem(AttentionParams& params, const Problem& problem, const Strides& strides,
+                      float scale) {
+    constexpr float log2_e = 1.44269504f;
+    const Shape& shape = problem.shape;
+    params.q_strides = strides.q;
+    params.k_strides = strides.k;
+    params.v_strides = strides.v;
+    params.o_strides = strides.o;
+    params.batch = shape.batch;
+    params.heads_q = shape.heads_q;
+    params.heads_kv = shape.heads_kv;
+    params.seqlen_q = shape.seqlen_q;
+    params.seqlen_kv = shape.seqlen_kv;
+    params.scale_log2 = scale * log2_e;
+}
+
 Result<void> launch_attention(Device& device, Kernel kernel, const Launch& launch, DType dtype,
                               int head_dim, const AttentionParams& p, Stream stream) {
     if (launch.tma_rows_q == 0) return device.launch(kernel, launch, &p, sizeof p, stream);

@@ -11,8 +11,6 @@
 namespace attune {
 namespace {
 
-constexpr float log2_e = 1.44269504f;
-
 /// The pointers a launch reads and writes: there, and on 16 bytes.
 Result<void> check_pointers(const Problem& problem, const AttentionParams& p,
                             bool needs_workspace) {
@@ -199,17 +197,8 @@ Result<void> Loader::launch(const attune_kernel& kernel, const Problem& problem,
     if (!std::isfinite(tensors.scale) || tensors.scale < 0)
         return Error{Code::invalid_argument, fmt::format("scale is {}", tensors.scale),
                      "pass a positive number, or 0 for 1/sqrt(head_dim)"};
-    params.q_strides = tensors.strides.q;
-    params.k_strides = tensors.strides.k;
-    params.v_strides = tensors.strides.v;
-    params.o_strides = tensors.strides.o;
-    params.batch = problem.shape.batch;
-    params.heads_q = problem.shape.heads_q;
-    params.heads_kv = problem.shape.heads_kv;
-    params.seqlen_q = problem.shape.seqlen_q;
-    params.seqlen_kv = problem.shape.seqlen_kv;
-    params.scale_log2 =
-        (tensors.scale == 0 ? default_scale(problem.signature) : tensors.scale) * log2_e;
+    describe_problem(params, problem, tensors.strides,
+                     tensors.scale == 0 ? default_scale(problem.signature) : tensors.scale);
     std::unique_lock lock(mutex_, std::defer_lock);
     if (device_->info().emulated) lock.lock();
     return launch_attention(*device_, kernel.handle, launch, problem.signature.dtype,

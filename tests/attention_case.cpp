@@ -62,16 +62,8 @@ AttentionParams params_of(const Problem& p, const Placement& at, DevicePtr in, D
     params.v = pointer(in, at.v.offset);
     params.o = pointer(out, at.o.offset);
     params.lse = p.signature.lse ? static_cast<float*>(pointer(lse, gap)) : nullptr;
-    params.q_strides = at.q.strides;
-    params.k_strides = at.k.strides;
-    params.v_strides = at.v.strides;
-    params.o_strides = at.o.strides;
-    params.batch = p.shape.batch;
-    params.heads_q = p.shape.heads_q;
-    params.heads_kv = p.shape.heads_kv;
-    params.seqlen_q = p.shape.seqlen_q;
-    params.seqlen_kv = p.shape.seqlen_kv;
-    params.scale_log2 = static_cast<float>(default_scale(p.signature) * 1.4426950408889634);
+    describe_problem(params, p, {at.q.strides, at.k.strides, at.v.strides, at.o.strides},
+                     default_scale(p.signature));
     return params;
 }
 

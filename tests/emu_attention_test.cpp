@@ -56,24 +56,14 @@ protected:
 
     AttentionParams params_of(const Tensor& q, const Tensor& k, const Tensor& v, DevicePtr o,
                               DevicePtr lse) {
-        const Shape& s = problem.shape;
-        const Strides strides = contiguous_bhsd(problem.signature, s);
         AttentionParams params{};
         params.q = upload(q);
         params.k = upload(k);
         params.v = upload(v);
         params.o = reinterpret_cast<void*>(o);
         params.lse = reinterpret_cast<float*>(lse);
-        params.q_strides = strides.q;
-        params.k_strides = strides.k;
-        params.v_strides = strides.v;
-        params.o_strides = strides.o;
-        params.batch = s.batch;
-        params.heads_q = s.heads_q;
-        params.heads_kv = s.heads_kv;
-        params.seqlen_q = s.seqlen_q;
-        params.seqlen_kv = s.seqlen_kv;
-        params.scale_log2 = float(default_scale(problem.signature) * 1.4426950408889634);
+        describe_problem(params, problem, contiguous_bhsd(problem.signature, problem.shape),
+                         default_scale(problem.signature));
         return params;
     }
 

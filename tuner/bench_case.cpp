@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "runtime/launch_attention.h"
 #include "tuner/float16.h"
 
 namespace attune {
@@ -156,25 +157,16 @@ Result<std::string> BenchCase::damaged(Device& device) const {
 
 AttentionParams BenchCase::params(std::size_t input_set) const {
     const InputSet& set = sets_[input_set];
-    const Strides strides = contiguous_bhsd(problem_.signature, problem_.shape);
     const auto pointer = [](DevicePtr ptr) { return reinterpret_cast<void*>(ptr); };
     AttentionParams params{};
+    describe_problem(params, problem_, contiguous_bhsd(problem_.signature, problem_.shape),
+                     default_scale(problem_.signature));
     params.q = pointer(set.q);
     params.k = pointer(set.k);
     params.v = pointer(set.v);
     params.o = pointer(o_.ptr());
     params.lse = problem_.signature.lse ? static_cast<float*>(pointer(lse_.ptr())) : nullptr;
     params.workspace = workspace_.bytes() > 0 ? pointer(workspace_.ptr()) : nullptr;
-    params.q_strides = strides.q;
-    params.k_strides = strides.k;
-    params.v_strides = strides.v;
-    params.o_strides = strides.o;
-    params.batch = problem_.shape.batch;
-    params.heads_q = problem_.shape.heads_q;
-    params.heads_kv = problem_.shape.heads_kv;
-    params.seqlen_q = problem_.shape.seqlen_q;
-    params.seqlen_kv = problem_.shape.seqlen_kv;
-    params.scale_log2 = default_scale(problem_.signature) * 1.44269504088896340736f;
     return params;
 }
 
