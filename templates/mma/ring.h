@@ -6,25 +6,12 @@
 //   release()    this warp is done with the step
 #pragma once
 
+#include "templates/common/cursor.h"
 #include "templates/mma/layout.h"
 
 namespace attune {
 
 enum Guard { guard_barrier = 0, guard_mbarrier = 1 };
-
-/// A slot of the ring and the parity of the lap it is in.
-template <int stages>
-struct Cursor {
-    int slot = 0;
-    int parity = 0;
-
-    ATTUNE_DEVICE void next() {
-        if (stages == 1) return;
-        const bool wraps = slot == stages - 1;
-        slot = wraps ? 0 : slot + 1;
-        parity ^= wraps ? 1 : 0;
-    }
-};
 
 /// The loads themselves: K and V tiles, in the order of the steps.
 template <class V>

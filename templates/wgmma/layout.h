@@ -3,6 +3,7 @@
 #pragma once
 
 #include "templates/abi.h"
+#include "templates/common/cursor.h"
 #include "templates/common/softmax.h"
 
 namespace attune {
@@ -41,19 +42,6 @@ struct Layout {
     ATTUNE_DEVICE static int consumer() { return warp_index() / 4 - 1; }
     /// First row of this warp inside the q-tile.
     ATTUNE_DEVICE static int warp_row() { return consumer() * 64 + warp_index() % 4 * 16; }
-};
-
-/// A slot of a ring and the parity of the lap it is in.
-template <int stages>
-struct Cursor {
-    int slot = 0;
-    int parity = 0;
-
-    ATTUNE_DEVICE void next() {
-        const bool wraps = slot == stages - 1;
-        slot = wraps ? 0 : slot + 1;
-        parity ^= wraps ? 1 : 0;
-    }
 };
 
 /// mbarriers: full and empty of Q and of every slot of the K and V rings. A load fills, all

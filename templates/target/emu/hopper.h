@@ -1,19 +1,9 @@
 // What sm_90a brought, as calls to the emulator. Included by target/emu.h.
 #pragma once
 
+#include "templates/target/matrix_descriptor.h"
+
 namespace attune {
-
-using MatrixDescriptor = unsigned long long;
-
-/// The 64 bits that the hardware takes: the emulator decodes them.
-ATTUNE_DEVICE MatrixDescriptor matrix_descriptor(SharedAddress at, int leading_bytes) {
-    constexpr MatrixDescriptor swizzle_128 = 1ull << 62, stride = (1024ull >> 4) << 32;
-    return swizzle_128 | stride | static_cast<MatrixDescriptor>(leading_bytes >> 4) << 16 |
-           (at & 0x3ffff) >> 4;
-}
-ATTUNE_DEVICE MatrixDescriptor advance(MatrixDescriptor from, int bytes) {
-    return from + (bytes >> 4);
-}
 
 namespace emu {
 ATTUNE_DEVICE constexpr bool is_bf16(F16) {
