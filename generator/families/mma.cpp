@@ -4,10 +4,13 @@
 
 #include <algorithm>
 
+#include "generator/families/common.h"
+
 namespace attune {
 namespace {
 
-// Values of the axes whose text form is a word; templates/mma/variant.h has the same numbers.
+// Values of the axes whose text form is a word; templates/mma/layout.h, ring.h and
+// templates/common/softmax.h have the same numbers.
 enum Operand { in_shared = 0, in_registers = 1 };
 enum Partition { over_q = 0, over_kv = 1 };
 enum Grid { per_q_tile = 0, per_head = 1 };
@@ -183,18 +186,10 @@ std::vector<Constraint> constraints() {
     };
 }
 
-Config make(std::string_view text) {
-    return *Config::parse(text);
-}
-
 /// FlashAttention-2 (tile_q x tile_kv, warps) and FlashAttention-3's sm_8x table, by head_dim; then
 /// what won on an H200 (docs/perf-notes.md).
 std::vector<Config> table_points(const Signature& s, const Target&) {
-    struct Row {
-        int up_to;  // the row serves head dims up to this
-        std::vector<const char*> configs;
-    };
-    static const Row rows[] = {
+    static const TableRow rows[] = {
         {64,
          {"mma/q128.kv128.w4", "mma/q128.kv112.w4",
           "mma/q128.kv64.w4.s4.ring=mbar.qop=reg.rescale=defer.mix=yes.c2",
@@ -213,12 +208,7 @@ std::vector<Config> table_points(const Signature& s, const Target&) {
           "mma/q128.kv32.w8.s3.ring=mbar.qop=reg.rescale=defer.mix=yes",
           "mma/q128.kv32.w8.s3.ring=mbar.qop=reg.rescale=stale.mix=yes"}},
     };
-    std::vector<Config> points;
-    for (const Row& row : rows) {
-        if (s.head_dim > row.up_to) continue;
-        for (const char* text : row.configs) points.push_back(make(text));
-        break;
-    }
+    std::vector<Config> points = points_for(rows, s.head_dim);
     if (s.mask == Mask::causal)
         for (Config& point : points)
             if (point["ring"] == mbarrier) point = point.with("sec", 32);
@@ -226,9 +216,7 @@ std::vector<Config> table_points(const Signature& s, const Target&) {
 }
 
 Config default_config(const Signature& s, const Target& t) {
-    for (const Config& point : table_points(s, t))
-        if (broken_constraint(s, point, t) == nullptr) return point;
-    return make("mma/q64.kv32.w4");
+    return first_legal(table_points(s, t), s, t, "mma/q64.kv32.w4");
 }
 
 // ---- launch -----------------------------------------------------------------------------------
@@ -246,15 +234,9 @@ Launch launch(const Signature& s, const Config& c, const Shape& shape, const Tar
 
 // ---- describe ---------------------------------------------------------------------------------
 
-std::vector<std::pair<std::string, std::string>> fields(const Signature& s, const Config& c) {
-    std::vector<std::pair<std::string, std::string>> out{
-        {"head_dim", fmt::format("{}", s.head_dim)},
-        {"causal", s.mask == Mask::causal ? "true" : "false"},
-        {"write_lse", s.lse ? "true" : "false"},
-    };
-    const std::vector<Axis> all = axes();
-    for (std::size_t i = 0; i < all.size(); ++i)
-        out.emplace_back(all[i].name, fmt::format("{}", c.values[i]));
+Fields fields(const Signature& s, const Config& c) {
+    Fields out = signature_fields(s);
+    append_axes(out, axes(), c);
     return out;
 }
 

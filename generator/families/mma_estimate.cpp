@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "generator/families/common.h"
 #include "generator/families/mma.h"
 
 namespace attune {
@@ -83,12 +84,9 @@ double mma_estimate_us(const Problem& problem, const Config& c, const Target& t)
     const double q_tiles = std::ceil(double(shape.seqlen_q) / c["q"]);
     const double full_steps = std::ceil(double(shape.seqlen_kv) / c["kv"]);
     const bool causal = problem.signature.mask == Mask::causal;
-    const double kept = causal ? attended_pairs(problem) / shape.batch / shape.heads_q /
-                                     std::max(1.0, double(shape.seqlen_q) * shape.seqlen_kv)
-                               : 1.0;
     const double edge = causal ? 0.5 * (1 + double(c["q"]) / c["kv"]) : 0;
-    const double steps =
-        std::min(full_steps, full_steps * kept + edge) + 2;  // + prologue and epilogue
+    const double steps = std::min(full_steps, full_steps * kept_share(problem) + edge) +
+                         2;  // + prologue and epilogue
     const bool per_head = c["grid"] == 1;
     const double ctas = double(shape.batch) * shape.heads_q * (per_head ? 1 : q_tiles);
     const double slots = double(t.multiprocessors) * resident;

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "generator/families/common.h"
+
 namespace attune {
 namespace {
 
@@ -101,18 +103,10 @@ std::vector<Constraint> constraints() {
     };
 }
 
-Config make(std::string_view text) {
-    return *Config::parse(text);
-}
-
 /// FlashAttention-3's sm_90 table (tile_q x tile_kv, two stages) with its exact softmax, by
 /// head_dim; then what won on an H200 (docs/perf-notes.md).
 std::vector<Config> table_points(const Signature& s, const Target&) {
-    struct Row {
-        int up_to;  // the row serves head dims up to this
-        std::vector<const char*> configs;
-    };
-    static const Row rows[] = {
+    static const TableRow rows[] = {
         {64,
          {"wgmma/q192.kv128", "wgmma/q192.kv192", "wgmma/q192.kv96.s3.rescale=stale",
           "wgmma/q192.kv96.s3.rescale=stale.sched=persist",
@@ -127,12 +121,7 @@ std::vector<Config> table_points(const Signature& s, const Target&) {
          {"wgmma/q128.kv80", "wgmma/q128.kv64.rescale=stale",
           "wgmma/q128.kv64.rescale=stale.sched=persist"}},
     };
-    std::vector<Config> points;
-    for (const Row& row : rows) {
-        if (s.head_dim > row.up_to) continue;
-        for (const char* text : row.configs) points.push_back(make(text));
-        break;
-    }
+    std::vector<Config> points = points_for(rows, s.head_dim);
     if (s.mask == Mask::causal)
         for (Config& point : points)
             if (point["rescale"] == stale)
@@ -141,9 +130,7 @@ std::vector<Config> table_points(const Signature& s, const Target&) {
 }
 
 Config default_config(const Signature& s, const Target& t) {
-    for (const Config& point : table_points(s, t))
-        if (broken_constraint(s, point, t) == nullptr) return point;
-    return make("wgmma/q64.kv64");
+    return first_legal(table_points(s, t), s, t, "wgmma/q64.kv64");
 }
 
 // ---- launch -----------------------------------------------------------------------------------
@@ -165,19 +152,13 @@ Launch launch(const Signature& s, const Config& c, const Shape& shape, const Tar
 
 // ---- describe ---------------------------------------------------------------------------------
 
-std::vector<std::pair<std::string, std::string>> fields(const Signature& s, const Config& c) {
+Fields fields(const Signature& s, const Config& c) {
     const WgmmaNeeds needs = wgmma_needs(s, c);
-    std::vector<std::pair<std::string, std::string>> out{
-        {"head_dim", fmt::format("{}", s.head_dim)},
-        {"causal", s.mask == Mask::causal ? "true" : "false"},
-        {"write_lse", s.lse ? "true" : "false"},
-        {"min_ctas", "1"},
-        {"producer_registers", fmt::format("{}", needs.producer_registers)},
-        {"consumer_registers", fmt::format("{}", needs.consumer_registers)},
-    };
-    const std::vector<Axis> all = axes();
-    for (std::size_t i = 0; i < all.size(); ++i)
-        out.emplace_back(all[i].name, fmt::format("{}", c.values[i]));
+    Fields out = signature_fields(s);
+    out.emplace_back("min_ctas", "1");
+    out.emplace_back("producer_registers", fmt::format("{}", needs.producer_registers));
+    out.emplace_back("consumer_registers", fmt::format("{}", needs.consumer_registers));
+    append_axes(out, axes(), c);
     return out;
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "generator/families/common.h"
 #include "generator/families/wgmma.h"
 
 namespace attune {
@@ -41,11 +42,8 @@ double wgmma_estimate_us(const Problem& problem, const Config& c, const Target& 
     const bool persists = c["sched"] == 1;
     const double q_tiles = std::ceil(double(shape.seqlen_q) / c["q"]);
     const double full_steps = std::ceil(double(shape.seqlen_kv) / c["kv"]);
-    const double kept = causal ? attended_pairs(problem) / shape.batch / shape.heads_q /
-                                     std::max(1.0, double(shape.seqlen_q) * shape.seqlen_kv)
-                               : 1.0;
     const double edge = causal ? 0.5 * (1 + 64.0 / c["kv"]) : 0;
-    const double steps = std::min(full_steps, full_steps * kept + edge);
+    const double steps = std::min(full_steps, full_steps * kept_share(problem) + edge);
     const double tile_cycles = steps * step_cycles(problem, c, t) +
                                (persists ? tile_cycles_persistent : tile_cycles_alone);
     const double tiles = double(shape.batch) * shape.heads_q * q_tiles;

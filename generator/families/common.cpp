@@ -1,0 +1,45 @@
+#include "generator/families/common.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace attune {
+
+std::vector<Config> points_for(std::span<const TableRow> rows, int head_dim) {
+    const auto row = std::find_if(rows.begin(), rows.end(),
+                                  [&](const TableRow& r) { return head_dim <= r.up_to; });
+    std::vector<Config> points;
+    if (row == rows.end()) return points;
+    for (const char* text : row->configs) points.push_back(*Config::parse(text));
+    return points;
+}
+
+Config first_legal(const std::vector<Config>& points, const Signature& signature,
+                   const Target& target, const char* fallback) {
+    for (const Config& point : points)
+        if (broken_constraint(signature, point, target) == nullptr) return point;
+    return *Config::parse(fallback);
+}
+
+Fields signature_fields(const Signature& signature) {
+    return {
+        {"head_dim", fmt::format("{}", signature.head_dim)},
+        {"causal", signature.mask == Mask::causal ? "true" : "false"},
+        {"write_lse", signature.lse ? "true" : "false"},
+    };
+}
+
+void append_axes(Fields& fields, const std::vector<Axis>& axes, const Config& config) {
+    for (std::size_t i = 0; i < axes.size(); ++i)
+        fields.emplace_back(axes[i].name, fmt::format("{}", config.values[i]));
+}
+
+double kept_share(const Problem& problem) {
+    if (problem.signature.mask == Mask::full) return 1.0;
+    const Shape& shape = problem.shape;
+    return attended_pairs(problem) / shape.batch / shape.heads_q /
+           std::max(1.0, double(shape.seqlen_q) * shape.seqlen_kv);
+}
+
+}  // namespace attune

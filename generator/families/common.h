@@ -1,0 +1,36 @@
+// What family files share: tables of configs by head dim, the axes as fields, the share a mask
+// keeps.
+#pragma once
+
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "generator/family.h"
+
+namespace attune {
+
+/// Hand-made configs for head dims up to this (and over the row before).
+struct TableRow {
+    int up_to;
+    std::vector<const char*> configs;
+};
+/// The configs of the first row that reaches `head_dim`.
+std::vector<Config> points_for(std::span<const TableRow> rows, int head_dim);
+
+/// The first of `points` that is legal, else the config written in `fallback`.
+Config first_legal(const std::vector<Config>& points, const Signature& signature,
+                   const Target& target, const char* fallback);
+
+/// Fields of the generated struct.
+using Fields = std::vector<std::pair<std::string, std::string>>;
+/// Those of the signature, in the order in which they are emitted.
+Fields signature_fields(const Signature& signature);
+/// One for each axis, behind those in `fields`.
+void append_axes(Fields& fields, const std::vector<Axis>& axes, const Config& config);
+
+/// Share of all query-key pairs that the mask keeps.
+double kept_share(const Problem& problem);
+
+}  // namespace attune
