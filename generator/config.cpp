@@ -1,20 +1,19 @@
 #include "generator/config.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
 
 #include "generator/family.h"
+#include "generator/formatted.h"
 
 namespace attune {
 namespace {
 
 std::string axis_text(const Axis& axis, int value) {
-    if (axis.words.empty()) return fmt::format("{}{}", axis.key, value);
+    if (axis.words.empty()) return formatted("{}{}", axis.key, value);
     const auto at = std::find(axis.values.begin(), axis.values.end(), value) - axis.values.begin();
-    return fmt::format("{}={}", axis.key, axis.words[static_cast<std::size_t>(at)]);
+    return formatted("{}={}", axis.key, axis.words[static_cast<std::size_t>(at)]);
 }
 
 /// The value `part` gives to `axis`, if it speaks of this axis and the value is one of the axis's.
@@ -41,14 +40,13 @@ std::string_view key_of(std::string_view part) {
 
 Error unknown_part(const Family& family, std::string_view part) {
     if (const Axis* axis = family.axis(key_of(part)))
-        return {Code::invalid_argument, fmt::format("'{}' is not a value of {}", part, axis->name),
+        return {Code::invalid_argument, formatted("'{}' is not a value of {}", part, axis->name),
                 "it takes " + axis_values(*axis)};
     std::string known;
     for (const Axis& axis : family.axes)
         known += (known.empty() ? "" : " ") + std::string(axis.key);
     return {Code::invalid_argument,
-            fmt::format("'{}' is not an axis of family {}", part, family.name),
-            "axes are " + known};
+            formatted("'{}' is not an axis of family {}", part, family.name), "axes are " + known};
 }
 
 }  // namespace
@@ -65,7 +63,7 @@ Result<Config> Config::parse(std::string_view text) {
     const std::size_t slash = text.find('/');
     const Family* family = find_family(text.substr(0, slash));
     if (family == nullptr || slash == std::string_view::npos)
-        return Error{Code::invalid_argument, fmt::format("'{}' is not a config", text),
+        return Error{Code::invalid_argument, formatted("'{}' is not a config", text),
                      "write it like mma/q128.kv64.w4.s2"};
     Config config{family->name, {}};
     for (const Axis& axis : family->axes) config.values.push_back(axis.default_value);
@@ -80,7 +78,7 @@ Result<Config> Config::parse(std::string_view text) {
         if (given[i])
             return Error{
                 Code::invalid_argument,
-                fmt::format("'{}' is not the first {} of '{}'", part, family->axes[i].name, text),
+                formatted("'{}' is not the first {} of '{}'", part, family->axes[i].name, text),
                 "give each axis once"};
         given[i] = true;
     }

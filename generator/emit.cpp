@@ -1,10 +1,9 @@
 #include "generator/emit.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "generator/embedded.h"
+#include "generator/formatted.h"
 
 namespace attune {
 namespace {
@@ -13,18 +12,17 @@ constexpr const char* entry_name = "attune_kernel";
 constexpr const char* tool_version = ATTUNE_VERSION;
 
 std::string body(const Variant& variant, const Family& family) {
-    std::string text = fmt::format("// {} {} for {}\n#include \"{}\"\n\n", variant.signature.text(),
-                                   variant.config.text(), variant.target.arch, family.entry_header);
+    std::string text = formatted("// {} {} for {}\n#include \"{}\"\n\n", variant.signature.text(),
+                                 variant.config.text(), variant.target.arch, family.entry_header);
     text += "namespace attune {\n\nstruct Variant {\n";
-    text += fmt::format("    using Element = {};\n",
-                        variant.signature.dtype == DType::f16 ? "F16" : "BF16");
+    text += formatted("    using Element = {};\n",
+                      variant.signature.dtype == DType::f16 ? "F16" : "BF16");
     for (const auto& [name, value] : family.fields(variant.signature, variant.config)) {
         const bool flag = value == "true" || value == "false";
-        text +=
-            fmt::format("    static constexpr {} {} = {};\n", flag ? "bool" : "int", name, value);
+        text += formatted("    static constexpr {} {} = {};\n", flag ? "bool" : "int", name, value);
     }
     const Launch launch = family.launch(variant.signature, variant.config, Shape{}, variant.target);
-    text += fmt::format(
+    text += formatted(
         "}};\n\n}}  // namespace attune\n\n"
         "ATTUNE_KERNEL({}, {}, attune::Variant::min_ctas, attune::{}, params) {{\n"
         "    attune::attention_forward<attune::Variant>(params);\n}}\n",
@@ -74,7 +72,7 @@ Source emit(const Variant& variant, const std::vector<TemplateFile>& templates) 
     for (const TemplateFile* file : included) hashed += file->name + '\0' + file->text + '\0';
     for (const std::string& option : source.options) hashed += option + '\0';
     source.hash = sha256_hex(hashed);
-    source.text = fmt::format("// attune {} {}\n", tool_version, source.hash) + text;
+    source.text = formatted("// attune {} {}\n", tool_version, source.hash) + text;
     return source;
 }
 

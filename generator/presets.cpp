@@ -1,11 +1,10 @@
 #include "generator/presets.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "generator/embedded.h"
+#include "generator/formatted.h"
 
 namespace attune {
 namespace {
@@ -13,7 +12,7 @@ namespace {
 using nlohmann::json;
 
 Error corrupt(std::string_view name, std::string_view what) {
-    return {Code::corrupt, fmt::format("shapes '{}': {}", name, what),
+    return {Code::corrupt, formatted("shapes '{}': {}", name, what),
             "compare it with the files in configs/shapes"};
 }
 
@@ -62,8 +61,8 @@ Result<Preset> find_preset(std::string_view name) {
         if (preset.name == name) return preset;
         names += (names.empty() ? "" : ", ") + preset.name;
     }
-    return Error{Code::not_found, fmt::format("there is no shapes preset '{}'", name),
-                 fmt::format("choose one of {} or name a file", names)};
+    return Error{Code::not_found, formatted("there is no shapes preset '{}'", name),
+                 formatted("choose one of {} or name a file", names)};
 }
 
 }  // namespace attune

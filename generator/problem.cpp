@@ -1,11 +1,11 @@
 #include "generator/problem.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <vector>
+
+#include "generator/formatted.h"
 
 namespace attune {
 namespace {
@@ -29,8 +29,8 @@ bool parse_field(std::string_view text, std::string_view key, int& value) {
 }
 
 Error bad_text(const char* what, std::string_view text, const char* example) {
-    return {Code::invalid_argument, fmt::format("'{}' is not a {}", text, what),
-            fmt::format("write it like {}", example)};
+    return {Code::invalid_argument, formatted("'{}' is not a {}", text, what),
+            formatted("write it like {}", example)};
 }
 
 Error invalid(std::string message, std::string next_step) {
@@ -59,7 +59,7 @@ Result<Mask> parse_mask(std::string_view text) {
 }
 
 std::string Signature::text() const {
-    return fmt::format("{}.d{}.{}{}", name_of(dtype), head_dim, name_of(mask), lse ? ".lse" : "");
+    return formatted("{}.d{}.{}{}", name_of(dtype), head_dim, name_of(mask), lse ? ".lse" : "");
 }
 
 Result<Signature> Signature::parse(std::string_view text) {
@@ -77,7 +77,7 @@ Result<Signature> Signature::parse(std::string_view text) {
 }
 
 std::string Shape::text() const {
-    return fmt::format("b{}.h{}.kv{}.q{}.k{}", batch, heads_q, heads_kv, seqlen_q, seqlen_kv);
+    return formatted("b{}.h{}.kv{}.q{}.k{}", batch, heads_q, heads_kv, seqlen_q, seqlen_kv);
 }
 
 Result<Shape> Shape::parse(std::string_view text) {
@@ -134,7 +134,7 @@ Result<void> validate(const Problem& problem) {
     const Signature& s = problem.signature;
     const Shape& shape = problem.shape;
     if (s.head_dim < 8 || s.head_dim > 256 || s.head_dim % 8 != 0)
-        return invalid(fmt::format("head_dim {} is not a multiple of 8 from 8 to 256", s.head_dim),
+        return invalid(formatted("head_dim {} is not a multiple of 8 from 8 to 256", s.head_dim),
                        "pad the rows of Q, K and V to the next multiple of 8");
     const std::pair<const char*, int> sizes[] = {{"batch", shape.batch},
                                                  {"heads_q", shape.heads_q},
@@ -142,11 +142,11 @@ Result<void> validate(const Problem& problem) {
                                                  {"seqlen_q", shape.seqlen_q},
                                                  {"seqlen_kv", shape.seqlen_kv}};
     for (const auto& [name, value] : sizes)
-        if (value < 0) return invalid(fmt::format("{} is {}", name, value), "sizes are 0 or more");
+        if (value < 0) return invalid(formatted("{} is {}", name, value), "sizes are 0 or more");
     if (shape.heads_q > 0 && (shape.heads_kv == 0 || shape.heads_q % shape.heads_kv != 0))
-        return invalid(fmt::format("heads_q {} is not a multiple of heads_kv {}", shape.heads_q,
-                                   shape.heads_kv),
-                       "each kv head serves the same number of query heads");
+        return invalid(
+            formatted("heads_q {} is not a multiple of heads_kv {}", shape.heads_q, shape.heads_kv),
+            "each kv head serves the same number of query heads");
     const double ctas = double(shape.batch) * shape.heads_q * (shape.seqlen_q / 16 + 1.0);
     if (ctas >= 2147483647.0)
         return invalid("batch x heads_q x q-tiles passes 2^31 CTAs", "split the batch");
@@ -159,12 +159,12 @@ Result<void> validate(const Problem& problem, const Strides& strides) {
     for (const auto& [name, s] : tensors)
         for (long long stride : {s->batch, s->head, s->row})
             if (stride % 8 != 0 || stride < 0)
-                return invalid(fmt::format("a stride of {} is {}: rows would not start on 16 bytes",
-                                           name, stride),
+                return invalid(formatted("a stride of {} is {}: rows would not start on 16 bytes",
+                                         name, stride),
                                "strides are multiples of 8 elements, 0 or more");
     if (strides.o.row < problem.signature.head_dim && problem.shape.seqlen_q > 1)
-        return invalid(fmt::format("rows of o overlap: row stride {} < head_dim {}", strides.o.row,
-                                   problem.signature.head_dim),
+        return invalid(formatted("rows of o overlap: row stride {} < head_dim {}", strides.o.row,
+                                 problem.signature.head_dim),
                        "give o its own rows");
     return {};
 }

@@ -1,11 +1,11 @@
 #include "generator/space.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <map>
 #include <random>
 #include <set>
+
+#include "generator/formatted.h"
 
 namespace attune {
 namespace {
@@ -74,7 +74,7 @@ Result<std::vector<const Family*>> applicable_families(const Signature& signatur
     std::vector<const Family*> able;
     std::string reasons;
     if (!family.empty() && find_family(family) == nullptr)
-        return Error{Code::invalid_argument, fmt::format("there is no family '{}'", family),
+        return Error{Code::invalid_argument, formatted("there is no family '{}'", family),
                      "see attune explain for the families there are"};
     for (const Family& candidate : families()) {
         if (!family.empty() && family != candidate.name) continue;
@@ -88,7 +88,7 @@ Result<std::vector<const Family*>> applicable_families(const Signature& signatur
     if (able.empty())
         return Error{
             Code::unsupported,
-            fmt::format("no family runs {} on {}: {}", signature.text(), target.arch, reasons),
+            formatted("no family runs {} on {}: {}", signature.text(), target.arch, reasons),
             "choose a target or a problem that a family covers"};
     return able;
 }

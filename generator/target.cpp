@@ -1,12 +1,11 @@
 #include "generator/target.h"
 
-#include <fmt/format.h>
-
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "generator/embedded.h"
+#include "generator/formatted.h"
 
 namespace attune {
 namespace {
@@ -47,7 +46,7 @@ constexpr TextField text_fields[] = {
     {"id", &Target::id}, {"name", &Target::name}, {"arch", &Target::arch}};
 
 Error bad_key(std::string_view key, const char* expected) {
-    return {Code::corrupt, fmt::format("GPU description: '{}' is missing or not {}", key, expected),
+    return {Code::corrupt, formatted("GPU description: '{}' is missing or not {}", key, expected),
             "compare it with the files in configs/gpus"};
 }
 
@@ -135,7 +134,7 @@ Result<Target> find_target(std::string_view id) {
         if (target.id == id) return target;
         ids += (ids.empty() ? "" : ", ") + target.id;
     }
-    return Error{Code::not_found, fmt::format("no GPU is described as '{}'", id),
+    return Error{Code::not_found, formatted("no GPU is described as '{}'", id),
                  "choose one of " + ids};
 }
 

@@ -1,18 +1,18 @@
 #include "runtime/attune.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
 #include <thread>
 
+#include "generator/formatted.h"
 #include "runtime/backend.h"
 #include "runtime/loader.h"
 
 using attune::Code;
 using attune::Error;
+using attune::formatted;
 using attune::Result;
 
 struct attune_context {
@@ -39,7 +39,7 @@ attune_status remember(attune_context* context, const Error& error) {
 }
 
 Error null_argument(const char* name) {
-    return {Code::invalid_argument, fmt::format("{} is NULL", name), ""};
+    return {Code::invalid_argument, formatted("{} is NULL", name), ""};
 }
 
 /// Runs `work`; an Error or an exception becomes a status and the context's last error.
@@ -75,12 +75,12 @@ Result<void> check_struct(const Struct* given, const char* name) {
     if (size < sizeof(Struct) || size > largest)
         return Error{
             Code::invalid_argument,
-            fmt::format("{}.struct_bytes is {}, this library needs {}", name, size, sizeof(Struct)),
-            fmt::format("set it to sizeof({}) and build against this library's header", name)};
+            formatted("{}.struct_bytes is {}, this library needs {}", name, size, sizeof(Struct)),
+            formatted("set it to sizeof({}) and build against this library's header", name)};
     const char* bytes = reinterpret_cast<const char*>(given);
     if (std::any_of(bytes + sizeof(Struct), bytes + size, [](char byte) { return byte != 0; }))
         return Error{Code::version_mismatch,
-                     fmt::format("{} asks for something this library does not know", name),
+                     formatted("{} asks for something this library does not know", name),
                      "update the library, or zero the struct before filling it"};
     return {};
 }
@@ -98,10 +98,10 @@ Result<attune::Problem> problem_of(const attune_problem* given) {
     if (auto good = check_struct(given, "attune_problem"); !good) return good.error();
     const int dtype = number_of(given->dtype), mask = number_of(given->mask);
     if (dtype != ATTUNE_F16 && dtype != ATTUNE_BF16)
-        return Error{Code::invalid_argument, fmt::format("dtype is {}", dtype),
+        return Error{Code::invalid_argument, formatted("dtype is {}", dtype),
                      "use ATTUNE_F16 or ATTUNE_BF16"};
     if (mask != ATTUNE_MASK_FULL && mask != ATTUNE_MASK_CAUSAL)
-        return Error{Code::invalid_argument, fmt::format("mask is {}", mask),
+        return Error{Code::invalid_argument, formatted("mask is {}", mask),
                      "use ATTUNE_MASK_FULL or ATTUNE_MASK_CAUSAL"};
     attune::Problem problem;
     problem.signature = {
@@ -125,7 +125,7 @@ Result<std::unique_ptr<attune::Device>> open_device(std::string_view name) {
     const auto [end, error] =
         std::from_chars(number.data(), number.data() + number.size(), ordinal);
     if (error != std::errc{} || end != number.data() + number.size() || ordinal < 0)
-        return Error{Code::invalid_argument, fmt::format("'{}' is not a device", name),
+        return Error{Code::invalid_argument, formatted("'{}' is not a device", name),
                      "name one like cuda:0"};
     return attune::open_cuda_device(ordinal);
 }

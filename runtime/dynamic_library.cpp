@@ -1,12 +1,12 @@
 #include "runtime/dynamic_library.h"
 
 #include <dlfcn.h>
-#include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <cstdlib>
 #include <filesystem>
 #include <sstream>
+
+#include "generator/formatted.h"
 
 namespace attune {
 namespace {
@@ -33,11 +33,11 @@ Result<DynamicLibrary> DynamicLibrary::open(std::string_view name,
         }
         const char* why = dlerror();
         if (candidate.find('/') != std::string::npos && why != nullptr)
-            broken += fmt::format(" ({})", why);
+            broken += formatted(" ({})", why);
     }
     return Error{
         Code::library_missing,
-        fmt::format("{} did not open{}; sought: {}", name, broken, fmt::join(candidates, ", ")),
+        formatted("{} did not open{}; sought: {}", name, broken, fmt::join(candidates, ", ")),
         std::string(next_step)};
 }
 

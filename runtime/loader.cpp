@@ -1,10 +1,9 @@
 #include "runtime/loader.h"
 
-#include <fmt/format.h>
-
 #include <cmath>
 #include <cstdio>
 
+#include "generator/formatted.h"
 #include "generator/space.h"
 #include "runtime/launch_attention.h"
 
@@ -26,11 +25,11 @@ Result<void> check_pointers(const Problem& problem, const AttentionParams& p,
                     {"lse", p.lse, lse, 4}, {"workspace", p.workspace, needs_workspace, 16}};
     for (const auto& [name, pointer, needed, alignment] : pointers) {
         if (pointer == nullptr && needed)
-            return Error{Code::invalid_argument, fmt::format("{} is NULL", name),
+            return Error{Code::invalid_argument, formatted("{} is NULL", name),
                          "pass the device pointer of each tensor"};
         if (reinterpret_cast<std::uintptr_t>(pointer) % alignment != 0)
             return Error{Code::invalid_argument,
-                         fmt::format("{} does not start on {} bytes", name, alignment),
+                         formatted("{} does not start on {} bytes", name, alignment),
                          "align the tensor's first element"};
     }
     if (p.lse != nullptr && !lse)
@@ -146,13 +145,13 @@ Answer Loader::without_record(const Problem& problem) const {
 }
 
 Result<attune_kernel*> Loader::kernel_of(const Record& record) {
-    const std::string key = fmt::format("{} {} {}", record.binary_sha256,
-                                        record.problem.signature.text(), record.config);
+    const std::string key =
+        formatted("{} {} {}", record.binary_sha256, record.problem.signature.text(), record.config);
     if (const auto known = kernels_.find(key); known != kernels_.end()) return known->second.get();
     const auto config = Config::parse(record.config);
     if (!config)
         return Error{Code::version_mismatch,
-                     fmt::format("a record's config is unknown here: {}", config.error().message),
+                     formatted("a record's config is unknown here: {}", config.error().message),
                      "update Attune, or tune again: " + tune_command(record.problem)};
     const auto binary = store_.binary(record.binary_sha256);
     if (!binary) return binary.error();
@@ -171,8 +170,8 @@ Result<attune_kernel*> Loader::kernel_of(const Record& record) {
 
 std::string Loader::command(const std::string& verb) const {
     const bool elsewhere = options_.store_path != default_store_path();
-    return fmt::format("attune {} --device {}{}", verb, device_->info().id,
-                       elsewhere ? " --store " + options_.store_path : "");
+    return formatted("attune {} --device {}{}", verb, device_->info().id,
+                     elsewhere ? " --store " + options_.store_path : "");
 }
 
 std::string Loader::tune_command(const Problem& problem) const {
@@ -184,8 +183,8 @@ Result<void> Loader::launch(const attune_kernel& kernel, const Problem& problem,
     if (auto valid = validate(problem); !valid) return valid;
     if (problem.signature != kernel.signature)
         return Error{Code::invalid_argument,
-                     fmt::format("the kernel is for {}, the problem is {}", kernel.signature.text(),
-                                 problem.signature.text()),
+                     formatted("the kernel is for {}, the problem is {}", kernel.signature.text(),
+                               problem.signature.text()),
                      "launch the kernel that attune_find gave for this problem"};
     const Launch launch = kernel.family->launch(kernel.signature, kernel.config, problem.shape,
                                                 device_->info().target);
@@ -195,7 +194,7 @@ Result<void> Loader::launch(const attune_kernel& kernel, const Problem& problem,
     if (auto valid = check_pointers(problem, params, launch.workspace_bytes > 0); !valid)
         return valid;
     if (!std::isfinite(tensors.scale) || tensors.scale < 0)
-        return Error{Code::invalid_argument, fmt::format("scale is {}", tensors.scale),
+        return Error{Code::invalid_argument, formatted("scale is {}", tensors.scale),
                      "pass a positive number, or 0 for 1/sqrt(head_dim)"};
     describe_problem(params, problem, tensors.strides,
                      tensors.scale == 0 ? default_scale(problem.signature) : tensors.scale);

@@ -1,9 +1,8 @@
 #include "runtime/record.h"
 
-#include <fmt/format.h>
-
 #include <array>
 
+#include "generator/formatted.h"
 #include "runtime/device.h"
 
 namespace attune {
@@ -21,7 +20,7 @@ Result<Enum> parse_name(std::string_view text, const char* what, const Names& na
         if (text == names[i]) return static_cast<Enum>(i);
         known += (i == 0 ? "" : " ") + std::string(names[i]);
     }
-    return Error{Code::invalid_argument, fmt::format("'{}' is not {}", text, what),
+    return Error{Code::invalid_argument, formatted("'{}' is not {}", text, what),
                  "use one of " + known};
 }
 

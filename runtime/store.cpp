@@ -1,7 +1,6 @@
 #include "runtime/store.h"
 
 #include <SQLiteCpp/Savepoint.h>
-#include <fmt/format.h>
 #include <sqlite3.h>
 #include <zstd.h>
 
@@ -9,6 +8,7 @@
 #include <cstdlib>
 
 #include "generator/emit.h"
+#include "generator/formatted.h"
 #include "runtime/store_file.h"
 #include "runtime/store_rows.h"
 
@@ -72,7 +72,7 @@ Result<void> check(const Record& record, std::span<const std::byte> binary) {
     for_each_record_field(record, finite);
     if (finite.bad != nullptr)
         return Error{Code::invalid_argument,
-                     fmt::format("the record's {} is not a finite number", finite.bad), ""};
+                     formatted("the record's {} is not a finite number", finite.bad), ""};
     const std::string_view bytes(reinterpret_cast<const char*>(binary.data()), binary.size());
     if (!binary.empty() && sha256_hex(bytes) != record.binary_sha256)
         return Error{Code::invalid_argument,
@@ -96,7 +96,7 @@ struct Store::Impl {
         } catch (const BadRow& bad) {
             return damaged_store(path, bad.what());
         } catch (const std::bad_alloc&) {
-            return Error{Code::out_of_memory, fmt::format("{}: out of memory", path), ""};
+            return Error{Code::out_of_memory, formatted("{}: out of memory", path), ""};
         }
     }
 
@@ -139,9 +139,9 @@ std::vector<Record> Store::Impl::select(const DeviceKey& device, const Problem* 
     if (!id) return records;
     const char* one = "AND signature = ? AND shape = ? AND restriction = ?";
     SQLite::Statement query(
-        *db, fmt::format("SELECT {} FROM records WHERE device = ? {} ORDER BY signature, shape, "
-                         "restriction",
-                         record_columns().list(), problem != nullptr ? one : ""));
+        *db, formatted("SELECT {} FROM records WHERE device = ? {} ORDER BY signature, shape, "
+                       "restriction",
+                       record_columns().list(), problem != nullptr ? one : ""));
     query.bind(1, *id);
     if (problem != nullptr) {
         query.bind(2, problem->signature.text());
@@ -154,7 +154,7 @@ std::vector<Record> Store::Impl::select(const DeviceKey& device, const Problem* 
         const std::string key =
             query.getColumn(1).getString() + "/" + query.getColumn(2).getString();
         const auto parsed = Problem::parse(key);
-        if (!parsed || !validate(*parsed)) throw BadRow(fmt::format("'{}' is no problem", key));
+        if (!parsed || !validate(*parsed)) throw BadRow(formatted("'{}' is no problem", key));
         record.problem = *parsed;
         for_each_record_field(record, Reader{query, 3});
     }
@@ -163,8 +163,8 @@ std::vector<Record> Store::Impl::select(const DeviceKey& device, const Problem* 
 
 void Store::Impl::insert_record(std::int64_t device, const Record& record) {
     const Names columns = record_columns();
-    SQLite::Statement insert(*db, fmt::format("INSERT OR REPLACE INTO records ({}) VALUES ({})",
-                                              columns.list(), columns.parameters()));
+    SQLite::Statement insert(*db, formatted("INSERT OR REPLACE INTO records ({}) VALUES ({})",
+                                            columns.list(), columns.parameters()));
     insert.bind(1, device);
     insert.bind(2, record.problem.signature.text());
     insert.bind(3, record.problem.shape.text());
@@ -175,8 +175,8 @@ void Store::Impl::insert_record(std::int64_t device, const Record& record) {
 void Store::Impl::insert_measurement(std::int64_t device, const Record& record,
                                      const Measurement& measurement) {
     const Names columns = measurement_columns();
-    SQLite::Statement insert(*db, fmt::format("INSERT INTO measurements ({}) VALUES ({})",
-                                              columns.list(), columns.parameters()));
+    SQLite::Statement insert(*db, formatted("INSERT INTO measurements ({}) VALUES ({})",
+                                            columns.list(), columns.parameters()));
     insert.bind(1, device);
     insert.bind(2, record.problem.signature.text());
     insert.bind(3, record.problem.shape.text());
@@ -299,10 +299,9 @@ Result<std::vector<Measurement>> Store::measurements(const DeviceKey& device,
         if (!id) return measurements;
         SQLite::Statement query(
             *impl_->db,
-            fmt::format(
-                "SELECT {} FROM measurements WHERE device = ? AND signature = ? AND shape = "
-                "? AND restriction = ? ORDER BY id",
-                measurement_columns().list()));
+            formatted("SELECT {} FROM measurements WHERE device = ? AND signature = ? AND shape = "
+                      "? AND restriction = ? ORDER BY id",
+                      measurement_columns().list()));
         query.bind(1, *id);
         query.bind(2, problem.signature.text());
         query.bind(3, problem.shape.text());
@@ -319,10 +318,10 @@ Result<std::vector<std::byte>> Store::binary(const std::string& sha256) const {
                                 "SELECT raw_bytes, zstd FROM binaries WHERE sha256 = ?");
         query.bind(1, sha256);
         if (!query.executeStep())
-            return Error{Code::not_found, fmt::format("the store has no binary {}", sha256),
+            return Error{Code::not_found, formatted("the store has no binary {}", sha256),
                          "run attune build"};
         const Error damaged{Code::corrupt,
-                            fmt::format("binary {} in {} is damaged", sha256, impl_->path),
+                            formatted("binary {} in {} is damaged", sha256, impl_->path),
                             "tune its problems again, or run attune build"};
         const auto raw_bytes = query.getColumn(0).getInt64();
         const SQLite::Column packed = query.getColumn(1);

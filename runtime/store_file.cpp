@@ -1,6 +1,5 @@
 #include "runtime/store_file.h"
 
-#include <fmt/format.h>
 #include <sqlite3.h>
 #include <sys/vfs.h>
 
@@ -8,6 +7,8 @@
 #include <array>
 #include <cctype>
 #include <filesystem>
+
+#include "generator/formatted.h"
 
 namespace attune {
 namespace {
@@ -109,7 +110,7 @@ static_assert(older_views.size() + 1 == migrations.size(), "every older version 
 using DatabasePtr = std::unique_ptr<SQLite::Database>;
 
 int pragma(SQLite::Database& db, const char* name) {
-    return db.execAndGet(fmt::format("PRAGMA {}", name)).getInt();
+    return db.execAndGet(formatted("PRAGMA {}", name)).getInt();
 }
 
 /// The store's version; 0 for a file without any table. Changes nothing.
@@ -118,12 +119,12 @@ Result<int> checked_version(SQLite::Database& db, const std::string& path) {
     const bool empty = db.execAndGet("SELECT count(*) FROM sqlite_schema").getInt() == 0;
     if (empty && version == 0) return 0;
     if (pragma(db, "application_id") != application_id)
-        return Error{Code::corrupt, fmt::format("{} is a database of another program", path),
+        return Error{Code::corrupt, formatted("{} is a database of another program", path),
                      "name another store with --store or $ATTUNE_STORE"};
     if (version > latest_version)
         return Error{Code::version_mismatch,
-                     fmt::format("{} has format {}, this Attune reads up to {}", path, version,
-                                 latest_version),
+                     formatted("{} has format {}, this Attune reads up to {}", path, version,
+                               latest_version),
                      "update Attune, or name another store"};
     return version;
 }
@@ -165,8 +166,8 @@ void migrate(SQLite::Database& db) {
     const int version = pragma(db, "user_version");  // another process may have been first
     for (int step = version; step < latest_version; ++step)
         db.exec(migrations[static_cast<std::size_t>(step)]);
-    db.exec(fmt::format("PRAGMA application_id = {}; PRAGMA user_version = {}", application_id,
-                        latest_version));
+    db.exec(formatted("PRAGMA application_id = {}; PRAGMA user_version = {}", application_id,
+                      latest_version));
     transaction.commit();
 }
 
@@ -175,13 +176,13 @@ std::string immutable_uri(const std::string& path) {
     for (const unsigned char c : path) {
         const bool plain = std::isalnum(c) != 0 ||
                            std::string_view("/._-~").find(char(c)) != std::string_view::npos;
-        uri += plain ? std::string(1, char(c)) : fmt::format("%{:02X}", c);
+        uri += plain ? std::string(1, char(c)) : formatted("%{:02X}", c);
     }
     return uri + "?immutable=1";
 }
 
 Result<DatabasePtr> open_read(const std::string& path) {
-    const Error missing{Code::not_found, fmt::format("there is no store at {}", path),
+    const Error missing{Code::not_found, formatted("there is no store at {}", path),
                         "make one with attune tune, or name another with --store or $ATTUNE_STORE"};
     std::error_code ignored;
     if (!std::filesystem::exists(path, ignored)) return missing;
@@ -211,16 +212,15 @@ Result<DatabasePtr> open_write(const std::string& path) {
     const auto folder = std::filesystem::absolute(path).parent_path();
     std::filesystem::create_directories(folder, failed);
     if (failed)
-        return Error{
-            Code::io_error,
-            fmt::format("cannot make the folder {}: {}", folder.string(), failed.message()),
-            "name a store elsewhere with --store or $ATTUNE_STORE"};
+        return Error{Code::io_error,
+                     formatted("cannot make the folder {}: {}", folder.string(), failed.message()),
+                     "name a store elsewhere with --store or $ATTUNE_STORE"};
     auto db = std::make_unique<SQLite::Database>(path, SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE,
                                                  busy_timeout_ms);
     const auto version = checked_version(*db, path);
     if (!version) return version.error();
     if (sqlite3_db_readonly(db->getHandle(), "main") != 0)
-        return Error{Code::io_error, fmt::format("{} cannot be written", path),
+        return Error{Code::io_error, formatted("{} cannot be written", path),
                      "change its permissions, or name another store"};
     choose_journal(*db, path);
     if (*version < latest_version) migrate(*db);
@@ -230,7 +230,7 @@ Result<DatabasePtr> open_write(const std::string& path) {
 }  // namespace
 
 Error damaged_store(const std::string& path, const std::string& what) {
-    return {Code::corrupt, fmt::format("{} is damaged: {}", path, what),
+    return {Code::corrupt, formatted("{} is damaged: {}", path, what),
             "move it aside and restore a copy, import an export (attune import), or tune again"};
 }
 
@@ -239,18 +239,18 @@ Error store_error(const std::string& path, const SQLite::Exception& exception) {
         case SQLITE_BUSY:
         case SQLITE_LOCKED:
             return {Code::timed_out,
-                    fmt::format("{} was locked by another process for {} s", path,
-                                busy_timeout_ms / 1000),
+                    formatted("{} was locked by another process for {} s", path,
+                              busy_timeout_ms / 1000),
                     "wait for it to end, then try again"};
         case SQLITE_FULL:
         case SQLITE_IOERR:
         case SQLITE_CANTOPEN:
         case SQLITE_READONLY:
         case SQLITE_PERM:
-            return {Code::io_error, fmt::format("{}: {}", path, exception.what()),
+            return {Code::io_error, formatted("{}: {}", path, exception.what()),
                     "check the path, its permissions and the space on its disk"};
         case SQLITE_NOMEM:
-            return {Code::out_of_memory, fmt::format("{}: out of memory", path), "close programs"};
+            return {Code::out_of_memory, formatted("{}: out of memory", path), "close programs"};
         default:
             return damaged_store(path, exception.what());
     }

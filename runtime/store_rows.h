@@ -3,8 +3,6 @@
 #pragma once
 
 #include <SQLiteCpp/SQLiteCpp.h>
-#include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <cmath>
 #include <cstdint>
@@ -14,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "generator/formatted.h"
 #include "runtime/record_fields.h"
 
 namespace attune {
@@ -50,7 +49,7 @@ struct Reader {
     void operator()(const char* name, int& value) {
         const std::int64_t stored = row.getColumn(next++).getInt64();
         value = static_cast<int>(stored);
-        if (value != stored) throw BadRow(fmt::format("{} is {}", name, stored));
+        if (value != stored) throw BadRow(formatted("{} is {}", name, stored));
     }
     void operator()(const char*, bool& value) { value = row.getColumn(next++).getInt() != 0; }
     void operator()(const char*, double& value) {
@@ -59,10 +58,10 @@ struct Reader {
     }
     void operator()(const char* name, std::vector<double>& value) {
         const auto array = nlohmann::json::parse(row.getColumn(next++).getString(), nullptr, false);
-        if (!array.is_array()) throw BadRow(fmt::format("{} is not a list", name));
+        if (!array.is_array()) throw BadRow(formatted("{} is not a list", name));
         for (const auto& item : array) {
             if (!item.is_number() && !item.is_null())
-                throw BadRow(fmt::format("{} holds something that is not a number", name));
+                throw BadRow(formatted("{} holds something that is not a number", name));
             value.push_back(item.is_number() ? item.get<double>() : std::nan(""));
         }
     }
@@ -85,9 +84,9 @@ struct Names {
     void operator()(const char* name, const T&) {
         names.emplace_back(name);
     }
-    std::string list() const { return fmt::format("{}", fmt::join(names, ", ")); }
+    std::string list() const { return formatted("{}", fmt::join(names, ", ")); }
     std::string parameters() const {
-        return fmt::format("{}", fmt::join(std::vector<const char*>(names.size(), "?"), ", "));
+        return formatted("{}", fmt::join(std::vector<const char*>(names.size(), "?"), ", "));
     }
 };
 

@@ -1,14 +1,14 @@
 #include "tests/attention_case.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <iostream>
 #include <random>
 
+#include "generator/formatted.h"
 #include "runtime/launch_attention.h"
 #include "tuner/devices.h"
 #include "tuner/float16.h"
@@ -82,11 +82,11 @@ Result<std::vector<std::uint16_t>> take_o(const Problem& p, const Placement& at,
         std::fill_n(&image[from], d, unwritten);
     });
     if (const auto hole = std::find(o.begin(), o.end(), unwritten); hole != o.end())
-        return wrong(fmt::format("element {} of O was not written", hole - o.begin()));
+        return wrong(formatted("element {} of O was not written", hole - o.begin()));
     const auto changed =
         std::find_if(image.begin(), image.end(), [](std::uint16_t x) { return x != unwritten; });
     if (changed != image.end())
-        return wrong(fmt::format("wrote outside O, at element {}", changed - image.begin()));
+        return wrong(formatted("wrote outside O, at element {}", changed - image.begin()));
     return o;
 }
 
@@ -96,11 +96,11 @@ Result<std::vector<float>> take_lse(const std::vector<std::uint16_t>& image, std
     for (std::size_t i = 0; i < image.size(); ++i) {
         const bool inside = i >= gap && i < gap + 2 * rows;
         if (!inside && image[i] != unwritten)
-            return wrong(fmt::format("wrote outside LSE, at 16-bit word {}", i));
+            return wrong(formatted("wrote outside LSE, at 16-bit word {}", i));
     }
     for (std::size_t i = 0; i < rows; ++i)
         if (image[gap + 2 * i] == unwritten && image[gap + 2 * i + 1] == unwritten)
-            return wrong(fmt::format("element {} of LSE was not written", i));
+            return wrong(formatted("element {} of LSE was not written", i));
     return lse;
 }
 
@@ -178,7 +178,7 @@ Result<Kernel> TestBed::kernel(const Signature& signature, const Config& config)
     const std::string key = signature.text() + " " + config.text();
     if (const auto made = kernels_.find(key); made != kernels_.end()) return made->second;
     if (const Constraint* broken = broken_constraint(signature, config, target()))
-        return Error{Code::invalid_argument, fmt::format("{}: {}", key, broken->meaning), ""};
+        return Error{Code::invalid_argument, formatted("{}: {}", key, broken->meaning), ""};
     const auto binary =
         compiler_->compile(emit({signature, config, target()}, templates_), target().arch);
     if (!binary) return binary.error();
@@ -245,11 +245,12 @@ TestBed& test_bed() {
     static TestBed bed = [] {
         auto opened = TestBed::open(test_device_id());
         if (!opened) {
-            fmt::print(stderr, "{}: {}\n", test_device_id(), opened.error().text());
+            std::cerr << formatted("{}: {}\n", test_device_id(), opened.error().text());
             std::exit(1);
         }
-        fmt::print("device under test: {} ({}), kernels by {}\n", opened->device().info().id,
-                   opened->target().name, opened->compiler().toolchain());
+        std::cout << formatted("device under test: {} ({}), kernels by {}\n",
+                               opened->device().info().id, opened->target().name,
+                               opened->compiler().toolchain());
         return *std::move(opened);
     }();
     return bed;
@@ -271,15 +272,15 @@ std::string difference(const Problem& problem, const Reference& reference, const
             const double got = to_float(outcome.o[row * d + c], problem.signature.dtype);
             const double want = reference.o[row * d + c];
             if (!(std::fabs(got - want) <= bars.o))
-                return fmt::format("row {} column {}: {} where {} is right, bar {}", row, c, got,
-                                   want, bars.o);
+                return formatted("row {} column {}: {} where {} is right, bar {}", row, c, got,
+                                 want, bars.o);
         }
         if (outcome.lse.empty()) continue;
         const double got = outcome.lse[row], want = reference.lse[row];
         // A float's own spacing matters where the LSE is large.
         const double bar = bars.lse + std::ldexp(std::fabs(want), -22);
         if (got != want && !(std::fabs(got - want) <= bar))
-            return fmt::format("LSE of row {}: {} where {} is right, bar {}", row, got, want, bar);
+            return formatted("LSE of row {}: {} where {} is right, bar {}", row, got, want, bar);
     }
     return "";
 }

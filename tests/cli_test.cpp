@@ -1,5 +1,4 @@
 // The command line: every command's JSON is JSON, every failure has its documented exit code.
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -10,6 +9,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "generator/formatted.h"
 #include "tools/attune/exit_codes.h"
 #include "tuner/devices.h"
 
@@ -49,7 +49,7 @@ protected:
     Ran attune(const std::string& arguments) const {
         const std::string err = folder_ + "/stderr";
         const std::string command =
-            fmt::format("ATTUNE_STORE='{}' '{}' {} 2>'{}'", store_, ATTUNE_CLI, arguments, err);
+            formatted("ATTUNE_STORE='{}' '{}' {} 2>'{}'", store_, ATTUNE_CLI, arguments, err);
         Ran run;
         FILE* pipe = popen(command.c_str(), "r");
         char buffer[4096];
@@ -79,7 +79,7 @@ protected:
 
 TEST_F(CliTest, ATunedProblemIsShownLookedUpExplainedExportedImportedAndBuilt) {
     const Ran tuned =
-        attune(fmt::format("tune --device emu:h200 --shapes {} --effort estimate --json", tiny));
+        attune(formatted("tune --device emu:h200 --shapes {} --effort estimate --json", tiny));
     ASSERT_EQ(tuned.exit, 0) << tuned.out << tuned.err;
     EXPECT_EQ(tuned.parsed()["evidence"], "estimated");
     EXPECT_EQ(tuned.parsed()["outcomes"][0]["stored"], true);
@@ -91,7 +91,7 @@ TEST_F(CliTest, ATunedProblemIsShownLookedUpExplainedExportedImportedAndBuilt) {
     EXPECT_EQ(shown["devices"][0]["records"][0]["outdated"], false);
     EXPECT_THAT(attune("show").out, HasSubstr(tiny));
 
-    const Ran exact = attune(fmt::format("lookup {} --device emu:h200 --json", tiny));
+    const Ran exact = attune(formatted("lookup {} --device emu:h200 --json", tiny));
     EXPECT_EQ(exact.exit, 0);
     EXPECT_EQ(exact.parsed()["answers"][0]["match"], "exact");
     const Ran bucket = attune("lookup f16.d16.full/b2.h1.kv1.q16.k16 --json");
@@ -103,7 +103,7 @@ TEST_F(CliTest, ATunedProblemIsShownLookedUpExplainedExportedImportedAndBuilt) {
     EXPECT_EQ(none.parsed()["answers"][0]["match"], "estimate");
     EXPECT_THAT(none.parsed()["answers"][0]["advice"], HasSubstr("attune tune"));
 
-    const json explained = attune(fmt::format("explain {} --json", tiny)).parsed();
+    const json explained = attune(formatted("explain {} --json", tiny)).parsed();
     EXPECT_EQ(explained["candidates"][0]["why"], "the winner");
     const json guessed = attune("explain bf16.d64.full/b1.h1.kv1.q64.k64 --json").parsed();
     EXPECT_TRUE(guessed["record"].is_null());
@@ -116,11 +116,11 @@ TEST_F(CliTest, ATunedProblemIsShownLookedUpExplainedExportedImportedAndBuilt) {
     const Ran imported = attune("import " + file + " --json");
     ASSERT_EQ(imported.exit, 0) << imported.err;
     EXPECT_EQ(imported.parsed()["files"][0]["rows"][0]["outcome"], "added");
-    EXPECT_EQ(attune(fmt::format("lookup {}", tiny)).exit, exit_code(Code::not_found));
+    EXPECT_EQ(attune(formatted("lookup {}", tiny)).exit, exit_code(Code::not_found));
     const Ran built = attune("build --json");
     ASSERT_EQ(built.exit, 0) << built.err;
     EXPECT_EQ(built.parsed()["built"].size(), 1u);
-    EXPECT_EQ(attune(fmt::format("lookup {}", tiny)).exit, 0);
+    EXPECT_EQ(attune(formatted("lookup {}", tiny)).exit, 0);
 }
 
 TEST_F(CliTest, CommandsThatNeedNoStore) {
@@ -138,7 +138,7 @@ TEST_F(CliTest, CommandsThatNeedNoStore) {
     EXPECT_EQ(attune("emit --signature bf16.d64.causal --gpu a10").out, emitted.parsed()["text"]);
 
     const Ran benched =
-        attune(fmt::format("bench {} --device emu:a10 --config mma/q16.kv16.w1 --json", tiny));
+        attune(formatted("bench {} --device emu:a10 --config mma/q16.kv16.w1 --json", tiny));
     EXPECT_EQ(benched.exit, 0) << benched.err;
     EXPECT_EQ(benched.parsed()["rows"][0]["verdict"], "ok");
 }
@@ -163,7 +163,7 @@ TEST_F(CliTest, RequestsThatContradictThemselves) {
     expect_failure(tune + "bf16.d264.full/b1.h1.kv1.q16.k16", Code::invalid_argument, "264");
     expect_failure(tune + "bf16.d64.full/b1.h1.kv1.q-16.k16", Code::invalid_argument);
     expect_failure(tune + "no-such-preset", Code::not_found, "paper");
-    expect_failure(fmt::format("tune --shapes {} --effort heroic", tiny), Code::invalid_argument,
+    expect_failure(formatted("tune --shapes {} --effort heroic", tiny), Code::invalid_argument,
                    "exhaustive");
     expect_failure(tune + tiny + " --budget soon", Code::invalid_argument, "10m");
     expect_failure("emit --signature bf16.d64.full --gpu h200 --config mma/q77",
@@ -173,15 +173,14 @@ TEST_F(CliTest, RequestsThatContradictThemselves) {
 }
 
 TEST_F(CliTest, DevicesGpusAndArchsThatAreNotThere) {
-    expect_failure(fmt::format("tune --device emu:gtx-9 --shapes {}", tiny), Code::not_found,
-                   "h200");
-    expect_failure(fmt::format("tune --device toaster --shapes {}", tiny), Code::invalid_argument,
+    expect_failure(formatted("tune --device emu:gtx-9 --shapes {}", tiny), Code::not_found, "h200");
+    expect_failure(formatted("tune --device toaster --shapes {}", tiny), Code::invalid_argument,
                    "cuda:0");
     expect_failure("compile --arch sm_75", Code::unsupported, "f16");
     expect_failure("compile --arch sm_11", Code::not_found, "sm_90a");
     expect_failure("emit --signature bf16.d64.full --gpu gtx-9", Code::not_found, "h200");
     if (!open_cuda_device(0)) {
-        const Ran run = attune(fmt::format("tune --device cuda:0 --shapes {} --json", tiny));
+        const Ran run = attune(formatted("tune --device cuda:0 --shapes {} --json", tiny));
         EXPECT_NE(run.exit, 0);
         EXPECT_THAT(run.parsed()["error"]["next_step"], HasSubstr("emu:"));
     }
@@ -189,15 +188,15 @@ TEST_F(CliTest, DevicesGpusAndArchsThatAreNotThere) {
 
 TEST_F(CliTest, StoresThatAreNotThereOrDamaged) {
     expect_failure("show", Code::not_found);
-    expect_failure(fmt::format("lookup {} --device emu:h200", tiny), Code::not_found);
+    expect_failure(formatted("lookup {} --device emu:h200", tiny), Code::not_found);
     store_ = write("garbage.sqlite", std::string(8192, 'x'));
     const std::string before = slurp(store_);
     expect_failure("show", Code::corrupt);
-    expect_failure(fmt::format("tune --device emu:h200 --shapes {}", tiny), Code::corrupt);
+    expect_failure(formatted("tune --device emu:h200 --shapes {}", tiny), Code::corrupt);
     EXPECT_EQ(slurp(store_), before) << "a damaged store is not touched";
     EXPECT_EQ(attune("doctor --json").exit, exit_code(Code::corrupt));
     store_ = "/proc/no/store.sqlite";
-    expect_failure(fmt::format("tune --device emu:h200 --shapes {}", tiny), Code::io_error);
+    expect_failure(formatted("tune --device emu:h200 --shapes {}", tiny), Code::io_error);
 }
 
 TEST_F(CliTest, FilesThatAreMalformed) {

@@ -1,15 +1,16 @@
 // Compiles what the generator offers for GPUs that are not here: every pair of a family's axis
 // values for one of the GPUs, and for each GPU the hand-made tables and what the estimate picks for
 // the paper's shapes. Prints what each variant needs.
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
 #include <cstdlib>
+#include <iostream>
 #include <set>
 #include <thread>
 
+#include "generator/formatted.h"
 #include "generator/presets.h"
 #include "generator/space.h"
 #include "tuner/prune.h"
@@ -127,11 +128,11 @@ void check(const Job& job, const Binary& binary) {
     const Launch launch = family.launch(signature, config, Shape{}, target);
     const Resources& used = binary.resources;
     const int shared = int(launch.shared_bytes) + used.shared_static_bytes;
-    fmt::print(
+    std::cout << formatted(
         "{:6} {:20} {:8} {:3} registers {:5} spill bytes {:6} shared bytes {:5.0f} ms  {}{}\n",
         target.arch, signature.text(), job.origin, used.registers, used.spill_bytes, shared,
         binary.compile_ms, config.text(),
-        used.serialised_note < 0 ? "" : fmt::format("  C{}", used.serialised_note));
+        used.serialised_note < 0 ? "" : formatted("  C{}", used.serialised_note));
     EXPECT_GT(used.registers, 0);
     EXPECT_GE(used.spill_bytes, 0);
     if (job.origin == std::string_view("estimate")) {

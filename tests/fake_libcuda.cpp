@@ -3,8 +3,11 @@
 // fail releases all the same.
 #include "tests/fake_libcuda.h"
 
-#include <cstdlib>
+#include <cstddef>
 #include <cstring>
+#include <map>
+#include <memory>
+#include <utility>
 
 #define FAKE_API extern "C" __attribute__((visibility("default")))
 
@@ -33,13 +36,19 @@ constexpr Attribute attributes[] = {
     {75, 9},  {76, 0},       {81, 233472}, {82, 65536},   {97, 232448}, {106, 32},      {111, 1024},
 };
 
-void* make_handle() {
+/// What a driver owns, and still holds where the program has no context left to give it back in.
+std::map<void*, std::unique_ptr<std::byte[]>> owned;
+
+void* make_handle(std::size_t bytes = sizeof(double)) {
     ++control.live;
-    return std::malloc(sizeof(double));
+    auto memory = std::make_unique<std::byte[]>(bytes);
+    void* handle = memory.get();
+    owned.emplace(handle, std::move(memory));
+    return handle;
 }
+/// Never given out, or given back before: not counted, so that `live` stays off.
 void drop_handle(void* handle) {
-    --control.live;
-    std::free(handle);
+    if (owned.erase(handle) == 1) --control.live;
 }
 
 }  // namespace
@@ -120,8 +129,7 @@ FAKE_API int cuCtxSynchronize() {
 FAKE_API int cuMemAlloc_v2(unsigned long long* pointer, std::size_t bytes) {
     FAKE_CALL(cuMemAlloc_v2);
     if (bytes == 0) return 1;
-    ++control.live;
-    *pointer = reinterpret_cast<unsigned long long>(std::calloc(bytes, 1));
+    *pointer = reinterpret_cast<unsigned long long>(make_handle(bytes));
     return 0;
 }
 FAKE_API int cuMemFree_v2(unsigned long long pointer) {

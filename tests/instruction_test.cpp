@@ -2,13 +2,13 @@
 // held against host arithmetic on the device under test and, where that is a GPU, against the
 // emulator too: equal bits, except that one NaN is as good as another. exp2 and log2 are
 // approximate.
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <bit>
 #include <cmath>
 #include <random>
 
+#include "generator/formatted.h"
 #include "tests/attention_case.h"
 #include "tests/kernel_text.h"
 #include "tuner/device_buffer.h"
@@ -120,7 +120,7 @@ TEST_F(Instruction, Ldmatrix) {
 
 /// in: per lane a[4], b[2], c[4] as the instruction takes them; out: per lane d[4].
 std::string mma_text(DType dtype) {
-    return fmt::format(
+    return formatted(
         "unsigned a[4]; float d[4];\n"
         "for (int i = 0; i < 4; ++i) a[i] = in[10 * lane + i];\n"
         "for (int i = 0; i < 4; ++i) d[i] = float_of(in[10 * lane + 6 + i]);\n"
@@ -272,7 +272,7 @@ Words rounding_inputs() {
 TEST_F(Instruction, Pack2) {
     const Words in = rounding_inputs();
     for (const DType dtype : {DType::f16, DType::bf16}) {
-        run(fmt::format(
+        run(formatted(
                 "for (int i = thread; i < {0}; i += 256)\n"
                 "    out[i] = pack2(float_of(in[i]), float_of(in[({0}) - 1 - i]), {1}{{}});\n",
                 in.size(), dtype == DType::f16 ? "F16" : "BF16"),
@@ -288,9 +288,9 @@ TEST_F(Instruction, Pack2) {
 
 TEST_F(Instruction, ToFloatOfEveryNumber) {
     for (const DType dtype : {DType::f16, DType::bf16}) {
-        run(fmt::format("for (unsigned i = thread; i < 65536; i += 256)\n"
-                        "    out[i] = bits_of(to_float((unsigned short)i, {}{{}}));\n",
-                        dtype == DType::f16 ? "F16" : "BF16"),
+        run(formatted("for (unsigned i = thread; i < 65536; i += 256)\n"
+                      "    out[i] = bits_of(to_float((unsigned short)i, {}{{}}));\n",
+                      dtype == DType::f16 ? "F16" : "BF16"),
             256, {}, 65536);
         expect_equal_floats();
         for (std::uint32_t i = 0; i < 65536; ++i) {
@@ -342,7 +342,7 @@ TEST_F(Instruction, MaxAndFma) {
     for (int i = 0; i < 64; ++i) {
         const float a = values[i / 8], b = values[i % 8];
         const float top = std::fmax(a, b), fma = std::fma(a, b, -1.0f);
-        SCOPED_TRACE(fmt::format("{} and {}", a, b));
+        SCOPED_TRACE(formatted("{} and {}", a, b));
         EXPECT_TRUE(as_float(out[i]) == top || (std::isnan(top) && is_nan(out[i])));
         EXPECT_TRUE(as_float(out[64 + i]) == fma || (std::isnan(fma) && is_nan(out[64 + i])));
     }

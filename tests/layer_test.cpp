@@ -1,5 +1,4 @@
 // Reads every tracked file and holds the tree to its layers (README, architecture).
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,6 +7,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "generator/formatted.h"
 #include "tests/layers.h"
 
 namespace attune::layers {
@@ -19,7 +19,7 @@ using testing::IsEmpty;
 
 std::vector<std::string> tracked_files() {
     const std::string command =
-        fmt::format("git -c safe.directory='*' -C '{}' ls-files -z 2>/dev/null", ATTUNE_SOURCE_DIR);
+        formatted("git -c safe.directory='*' -C '{}' ls-files -z 2>/dev/null", ATTUNE_SOURCE_DIR);
     FILE* pipe = popen(command.c_str(), "r");
     std::string all;
     std::array<char, 4096> part;

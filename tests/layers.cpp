@@ -1,11 +1,11 @@
 #include "tests/layers.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <regex>
 #include <set>
 #include <sstream>
+
+#include "generator/formatted.h"
 
 namespace attune::layers {
 namespace {
@@ -70,21 +70,21 @@ std::string check_quoted(std::string_view path, std::string_view include) {
     for (const Exception& exception : exceptions)
         if (path.starts_with(exception.folder) && include == exception.include) return "";
     const Layer* layer = layer_of(path);
-    if (!layer) return fmt::format("{} is in no layer", path);
+    if (!layer) return formatted("{} is in no layer", path);
     const bool below =
         std::any_of(layer->below.begin(), layer->below.end(),
                     [&](std::string_view folder) { return inside(include, folder); });
-    if (!below) return fmt::format("{} may not include \"{}\"", layer->folder, include);
+    if (!below) return formatted("{} may not include \"{}\"", layer->folder, include);
     if (inside(include, "runtime/emu") && inside(path, "runtime") && !inside(path, "runtime/emu"))
-        return fmt::format("the loader may not include the emulator's \"{}\"", include);
+        return formatted("the loader may not include the emulator's \"{}\"", include);
     return "";
 }
 
 std::string check_angled(std::string_view path, const std::string& include) {
     if (inside(path, "templates") && !inside(path, "templates/target"))
-        return fmt::format("a kernel may not include <{}>", include);
+        return formatted("a kernel may not include <{}>", include);
     if (inside(path, "generator") && impure.contains(include))
-        return fmt::format("the generator is pure and may not include <{}>", include);
+        return formatted("the generator is pure and may not include <{}>", include);
     return "";
 }
 
@@ -152,7 +152,7 @@ std::vector<std::string> violations(std::string_view path, std::string_view text
     std::vector<std::string> out;
     const std::string top(path.substr(0, path.find('/')));
     if (!top_level.contains(top))
-        out.push_back(fmt::format("{}: '{}' is no top-level name of the tree", path, top));
+        out.push_back(formatted("{}: '{}' is no top-level name of the tree", path, top));
     if (!is_code(path)) return out;
     std::istringstream lines{std::string(text)};
     std::istringstream codes{without_comments_and_literals(text)};
@@ -160,10 +160,10 @@ std::vector<std::string> violations(std::string_view path, std::string_view text
     for (std::string line, code; std::getline(lines, line) && std::getline(codes, code);) {
         ++number;
         const std::string broken = check_line(path, line, code);
-        if (!broken.empty()) out.push_back(fmt::format("{}:{}: {}", path, number, broken));
+        if (!broken.empty()) out.push_back(formatted("{}:{}: {}", path, number, broken));
     }
     if (number > max_lines)
-        out.push_back(fmt::format("{}: {} lines, at most {}", path, number, max_lines));
+        out.push_back(formatted("{}: {} lines, at most {}", path, number, max_lines));
     return out;
 }
 

@@ -1,6 +1,7 @@
 // Opening and looking up through the C API.
 #include <thread>
 
+#include "generator/formatted.h"
 #include "tests/loader_fixture.h"
 
 namespace attune {
@@ -98,7 +99,7 @@ TEST_F(LoaderTest, FindsExactBucketAndEstimate) {
     EXPECT_EQ(bucket.distance, 2);
     EXPECT_EQ(bucket.kernel, exact.kernel) << "one binary, loaded once";
     EXPECT_EQ(bucket.advice,
-              fmt::format("attune tune --device cuda:7 --store {} --shapes {}", path(), q256));
+              formatted("attune tune --device cuda:7 --store {} --shapes {}", path(), q256));
     EXPECT_EQ(log->loads.size(), 1u);
 
     const attune_answer estimate = find("f16.d128.causal/b1.h2.kv2.q64.k64");
@@ -199,7 +200,7 @@ TEST_F(LoaderTest, ThreadsFindAtOnceAndHaveErrorsOfTheirOwn) {
     for (int i = 0; i < 8; ++i)
         threads.emplace_back([&, i] {
             for (int q = 1; q < 100; ++q) {
-                const auto text = fmt::format("bf16.d64.full/b1.h2.kv2.q{}.k64", q);
+                const auto text = formatted("bf16.d64.full/b1.h2.kv2.q{}.k64", q);
                 kernels[std::size_t(i)] = find(text.c_str()).kernel;
                 EXPECT_EQ(
                     launch(kernels[std::size_t(i)], "bf16.d64.full/b1.h2.kv2.q0.k64", tensors(q64)),

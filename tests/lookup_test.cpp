@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "generator/formatted.h"
 #include "runtime/device.h"
 #include "tests/store_fixtures.h"
 
@@ -46,7 +47,7 @@ std::string match(const std::vector<Record>& all, const char* problem,
     const Match best = best_match(all, *Problem::parse(problem), restriction);
     return best.record == nullptr
                ? "none"
-               : fmt::format("{} {}", best.record->problem.shape.text(), best.distance);
+               : formatted("{} {}", best.record->problem.shape.text(), best.distance);
 }
 
 TEST(BestMatch, PrefersExactThenNearestThenLexicallyFirst) {
@@ -57,7 +58,7 @@ TEST(BestMatch, PrefersExactThenNearestThenLexicallyFirst) {
     // q 128, k 64 is 1 away from each of the three; "q128" sorts first.
     EXPECT_EQ(match(all, "bf16.d64.full/b1.h1.kv1.q128.k64"), "b1.h1.kv1.q128.k128 1");
     EXPECT_EQ(match(all, "bf16.d64.full/b1.h1.kv1.q1000.k64"),
-              fmt::format("b1.h1.kv1.q256.k64 {}", std::log2(1000.0 / 256)));
+              formatted("b1.h1.kv1.q256.k64 {}", std::log2(1000.0 / 256)));
     EXPECT_EQ(match(all, "bf16.d128.full/b1.h1.kv1.q64.k64"), "none");
     EXPECT_EQ(match({}, "bf16.d64.full/b1.h1.kv1.q64.k64"), "none");
 }

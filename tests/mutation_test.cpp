@@ -2,11 +2,12 @@
 // another count or parity. The emulator must report a fault or the answer must be wrong, on one of
 // a few variants and seeds. Call sites are found in the embedded text: new calls are covered as
 // they come. A call under a comment "order of issue only: ..." may be taken away unnoticed.
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <iostream>
 
+#include "generator/formatted.h"
 #include "tests/attention_case.h"
 
 namespace attune {
@@ -66,8 +67,8 @@ std::vector<Call> calls_of(const std::string& name, const std::string& text) {
 /// Argument `arguments` with its last one changed by `suffix`, in brackets.
 std::string with_last(const Call& call, const std::string& suffix) {
     const std::size_t comma = call.arguments.rfind(',');
-    return fmt::format("{}({}, ({}) {})", call.name, call.arguments.substr(0, comma),
-                       call.arguments.substr(comma + 1), suffix);
+    return formatted("{}({}, ({}) {})", call.name, call.arguments.substr(0, comma),
+                     call.arguments.substr(comma + 1), suffix);
 }
 
 /// What can go wrong at a call: (how, the text that takes its place).
@@ -75,8 +76,7 @@ std::vector<std::pair<std::string, std::string>> mistakes(const Call& call) {
     std::vector<std::pair<std::string, std::string>> list;
     list.emplace_back("without", call.name == "cta_any" ? "(" + call.arguments + ")" : "((void)0)");
     if (call.name == "cp_async_wait" || call.name == "wgmma_wait")
-        list.emplace_back("one group early at",
-                          fmt::format("{}<({}) + 1>()", call.name, call.count));
+        list.emplace_back("one group early at", formatted("{}<({}) + 1>()", call.name, call.count));
     if (call.name == "mbarrier_arrive_expect") {
         list.emplace_back("more bytes at", with_last(call, "+ 16"));
         list.emplace_back("fewer bytes at", with_last(call, "- 16"));
@@ -134,8 +134,8 @@ std::vector<Mutant> mutants() {
             for (const Call& call : calls_of(name, file.text)) {
                 const std::string text = file.text.substr(call.at, call.length);
                 for (const auto& [how, replacement] : mistakes(call))
-                    list.push_back({fmt::format("{}:{} {} {}", file.name,
-                                                line_of(file.text, call.at), how, text),
+                    list.push_back({formatted("{}:{} {} {}", file.name, line_of(file.text, call.at),
+                                              how, text),
                                     file.name, call.at, call.length, replacement,
                                     orders_issue_only(file.text, call.at)});
             }
@@ -224,7 +224,7 @@ TEST_P(Mutation, IsNoticed) {
         EXPECT_EQ(found.find("ended with status"), std::string::npos)
             << "does not compile: " << found;
         if (found.empty()) continue;
-        fmt::print("{}: {}: {}\n", GetParam().name, victim.config, found);
+        std::cout << formatted("{}: {}: {}\n", GetParam().name, victim.config, found);
         return;
     }
     if (GetParam().may_survive) GTEST_SKIP() << "order of issue only: " << GetParam().name;

@@ -7,6 +7,7 @@
 
 #include <functional>
 
+#include "generator/formatted.h"
 #include "runtime/record_fields.h"
 #include "tests/store_fixtures.h"
 
@@ -26,12 +27,12 @@ struct FieldPrinter {
     std::string text;
     void operator()(const char* name, const std::string& v) { add(name, v); }
     void operator()(const char* name, int v) { add(name, std::to_string(v)); }
-    void operator()(const char* name, double v) { add(name, fmt::format("{}", v)); }
+    void operator()(const char* name, double v) { add(name, formatted("{}", v)); }
     template <class Enum>
     void operator()(const char* name, Enum v) {
         add(name, name_of(v));
     }
-    void add(const char* name, const std::string& v) { text += fmt::format("{}={} ", name, v); }
+    void add(const char* name, const std::string& v) { text += formatted("{}={} ", name, v); }
 };
 
 inline std::string print(const Record& record) {

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "generator/formatted.h"
 #include "runtime/store.h"
 #include "tests/store_checks.h"
 
@@ -98,7 +99,7 @@ TEST(StoreFile, ATruncatedFileIsCorrupt) {
     {
         Store store = open_store(path);
         for (int i = 0; i < 60; ++i)
-            put(store, some_record(fmt::format("bf16.d64.full/b1.h1.kv1.q{}.k1", i)));
+            put(store, some_record(formatted("bf16.d64.full/b1.h1.kv1.q{}.k1", i)));
     }
     fs::resize_file(path, fs::file_size(path) / 2);
     auto store = Store::open(path, Store::Access::read);

@@ -1,7 +1,6 @@
 // Temporary folders, and records to put into stores.
 #pragma once
 
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>

@@ -1,4 +1,5 @@
 #include "runtime/store.h"
+#include "generator/formatted.h"
 
 #include <gmock/gmock.h>
 #include <sys/stat.h>
@@ -158,7 +159,7 @@ TEST(Store, ProcessesWriteAtOnce) {
         auto store = Store::open(path, Store::Access::write);  // all make the file at once
         bool good = bool(store);
         for (int i = 0; good && i < rows; ++i) {
-            const auto shape = fmt::format("bf16.d64.full/b{}.h1.kv1.q{}.k1", w + 1, i);
+            const auto shape = formatted("bf16.d64.full/b{}.h1.kv1.q{}.k1", w + 1, i);
             const auto done = store->put(some_record(shape), bytes_of("a kernel"), {});
             good = done && *done;
         }

@@ -1,7 +1,6 @@
 // Tuning end to end on the emulator, with workers that misbehave, resume, budget and efforts.
 #include "tuner/tune.h"
 
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>

@@ -4,11 +4,11 @@
 //   crash, exit, hang, garbage, half       on every request
 //   crash:TEXT, hang:TEXT, exit:TEXT       on requests about a kernel whose text holds TEXT, else
 //   real
-#include <fmt/format.h>
 #include <signal.h>
 #include <unistd.h>
 
 #include <cstdlib>
+#include <iostream>
 #include <string>
 
 #include "tuner/worker_serve.h"
@@ -18,8 +18,7 @@ namespace {
 using namespace attune;
 
 [[noreturn]] void misbehave(int socket, const std::string& how) {
-    fmt::print(stderr, "first line\nlast words of {}\n", how);
-    std::fflush(stderr);
+    std::cerr << "first line\nlast words of " << how << "\n";
     if (how == "crash") {
         signal(SIGSEGV, SIG_DFL);  // sanitizers catch it
         raise(SIGSEGV);

@@ -2,7 +2,6 @@
 #include "tuner/worker.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -10,6 +9,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <string_view>
 #include <thread>
 
 #include "generator/emit.h"
@@ -140,11 +140,12 @@ TEST(Worker, ABusyWorkerDiesWithItsTuner) {
 }
 
 TEST(Message, NonsenseOnTheWireIsRefused) {
-    for (const char* text : {"ATW1\xff\xff\xff\xff\xff\xff\xff\xff", "nonsense nonsense",
-                             "ATW1\x02\0\0\0\0\0\0\0[]"}) {
+    using namespace std::string_view_literals;
+    for (const std::string_view text : {"ATW1\xff\xff\xff\xff\xff\xff\xff\xff"sv,
+                                        "nonsense nonsense"sv, "ATW1\x02\0\0\0\0\0\0\0[]"sv}) {
         int pair[2];
         ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
-        ASSERT_EQ(write(pair[0], text, 14), 14);
+        ASSERT_EQ(write(pair[0], text.data(), text.size()), static_cast<ssize_t>(text.size()));
         const auto message = receive_message(pair[1], 1);
         ASSERT_FALSE(message);
         EXPECT_EQ(message.error().code, Code::corrupt);

@@ -1,10 +1,9 @@
 #include "tuner/ablation.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <chrono>
 
+#include "generator/formatted.h"
 #include "generator/space.h"
 #include "tuner/devices.h"
 #include "tuner/search.h"
@@ -37,7 +36,7 @@ Result<const Family*> family_of(const AblationRequest& request, const Target& ta
     for (const Family* family : *able)
         if (!family->ablation.empty()) return family;
     return Error{Code::unsupported,
-                 fmt::format("family {} has no steps to compare", able->front()->name),
+                 formatted("family {} has no steps to compare", able->front()->name),
                  "name another family with --family"};
 }
 
@@ -96,7 +95,7 @@ private:
         const auto on_row = [&](const Config& config, const Measurement& result) {
             const bool ok = result.verdict == Verdict::ok;
             if (!ok && first_fault.empty())
-                first_fault = fmt::format("{} ({})", name_of(result.verdict), result.reason);
+                first_fault = formatted("{} ({})", name_of(result.verdict), result.reason);
             if (ok && (!best || result.median_us < at_.best_us)) {
                 best = config;
                 at_.best_us = result.median_us;
@@ -122,8 +121,8 @@ private:
     Result<void> meet(AblationReport& report) {
         if (winners_.empty())
             return Error{Code::wrong_result,
-                         fmt::format("no step of {} gave a right answer; the first: {}",
-                                     problem_.text(), report.rows.front().left_out),
+                         formatted("no step of {} gave a right answer; the first: {}",
+                                   problem_.text(), report.rows.front().left_out),
                          "see attune bench for what becomes of one config"};
         tell("final");
         const MeasurePolicy policy;

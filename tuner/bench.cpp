@@ -1,13 +1,12 @@
 // Bench over any Device: one tuned case with rotating inputs, one ragged case, a stopwatch.
 #include "tuner/bench.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <thread>
 
+#include "generator/formatted.h"
 #include "runtime/launch_attention.h"
 #include "tuner/bench_case.h"
 #include "tuner/bench_judge.h"
@@ -121,7 +120,7 @@ Result<AttentionBench::Run> AttentionBench::run(const Candidate& candidate, cons
     auto findings = judge.examine(device_, bench_case);
     if (!findings) return findings.error();
     Run run{judge.fault(*findings), *findings};
-    if (!damaged->empty()) run.fault = fmt::format("wrote outside {}", *damaged);
+    if (!damaged->empty()) run.fault = formatted("wrote outside {}", *damaged);
     return run;
 }
 
@@ -141,7 +140,7 @@ Result<CheckResult> AttentionBench::check(const Candidate& candidate) {
     auto ragged = run(candidate, *ragged_launch, ragged_, ragged_judge_);
     if (!ragged) return ragged.error();
     if (!ragged->fault.empty())
-        result.reason = fmt::format("at {}: {}", ragged_.problem().shape.text(), ragged->fault);
+        result.reason = formatted("at {}: {}", ragged_.problem().shape.text(), ragged->fault);
     result.ok = result.reason.empty();
     return result;
 }
@@ -163,8 +162,8 @@ Result<Burst> AttentionBench::burst(const Candidate& candidate, const MeasurePol
     for (const double sample : burst->samples_us)
         if (sample > 1e3 * policy.max_launch_ms)
             return Error{Code::timed_out,
-                         fmt::format("a launch took {:.0f} ms, over {:.0f}", sample / 1e3,
-                                     policy.max_launch_ms),
+                         formatted("a launch took {:.0f} ms, over {:.0f}", sample / 1e3,
+                                   policy.max_launch_ms),
                          ""};
     return burst;
 }

@@ -1,11 +1,10 @@
 #include "tuner/bench_judge.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
+#include "generator/formatted.h"
 #include "tuner/float16.h"
 #include "tuner/reference.h"
 
@@ -240,15 +239,15 @@ Result<void> Judge::scan(Device& device, const BenchCase& bench_case, Findings& 
 
 std::string Judge::fault(const Findings& findings) const {
     if (findings.nans > 0)
-        return fmt::format("{} values of the output are NaN or were not written", findings.nans);
+        return formatted("{} values of the output are NaN or were not written", findings.nans);
     if (!(findings.max_error <= error_bar_))
-        return fmt::format("error {:.3g} is over the bar {:.3g}", findings.max_error, error_bar_);
+        return formatted("error {:.3g} is over the bar {:.3g}", findings.max_error, error_bar_);
     if (!(findings.max_row_error <= row_error_bar_))
-        return fmt::format("error {:.3g} of a row's largest value is over the bar {:.3g}",
-                           findings.max_row_error, row_error_bar_);
+        return formatted("error {:.3g} of a row's largest value is over the bar {:.3g}",
+                         findings.max_row_error, row_error_bar_);
     if (!(findings.max_lse_error <= lse_bar))
-        return fmt::format("LSE error {:.3g} is over the bar {:.3g}", findings.max_lse_error,
-                           lse_bar);
+        return formatted("LSE error {:.3g} is over the bar {:.3g}", findings.max_lse_error,
+                         lse_bar);
     return {};
 }
 

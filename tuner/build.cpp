@@ -1,11 +1,10 @@
 #include "tuner/build.h"
 
-#include <fmt/format.h>
-
 #include <map>
 #include <memory>
 
 #include "generator/emit.h"
+#include "generator/formatted.h"
 #include "tuner/devices.h"
 #include "tuner/worker_pool.h"
 
@@ -72,7 +71,7 @@ Result<void> finish(BuildOutcome& outcome, const Compiled& compiled, Store& stor
     const Binary& binary = compiled.binary;
     if (compiled.verdict != Verdict::ok)
         return Error{Code::compile_failed,
-                     fmt::format("{}: {}", name_of(compiled.verdict), compiled.reason),
+                     formatted("{}: {}", name_of(compiled.verdict), compiled.reason),
                      "tune the problem again: this kernel does not compile any more"};
     outcome.compile_ms = binary.compile_ms;
     Record& record = outcome.record;

@@ -1,9 +1,8 @@
 #include "tuner/devices.h"
 
-#include <fmt/format.h>
-
 #include <charconv>
 
+#include "generator/formatted.h"
 #include "runtime/emu/emu.h"
 
 namespace attune {
@@ -17,7 +16,7 @@ struct CompilerRow {
 constexpr CompilerRow compilers[] = {{"nvrtc", open_nvrtc}, {"host", open_host_compiler}};
 
 Error unknown_device(const std::string& id) {
-    return {Code::invalid_argument, fmt::format("'{}' is no device", id),
+    return {Code::invalid_argument, formatted("'{}' is no device", id),
             "write cuda:0 or emu:h200; attune devices lists them"};
 }
 
@@ -56,7 +55,7 @@ const char* compiler_for(bool emulated) {
 Result<std::unique_ptr<Compiler>> open_compiler(const std::string& name) {
     for (const CompilerRow& row : compilers)
         if (name == row.name) return row.open(embedded_templates());
-    return Error{Code::invalid_argument, fmt::format("'{}' is no compiler", name),
+    return Error{Code::invalid_argument, formatted("'{}' is no compiler", name),
                  "use nvrtc or host"};
 }
 

@@ -1,7 +1,6 @@
 #include "tuner/exchange.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -13,6 +12,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "generator/formatted.h"
 #include "runtime/record_fields.h"
 #include "tuner/exchange_read.h"
 
@@ -52,8 +52,8 @@ Result<ImportRow> merge(Store& store, Record record) {
             record.effort > (*own)->effort || (same_effort && record.evidence > (*own)->evidence);
         if (!better)
             return ImportRow{Outcome::kept, row_name(record),
-                             fmt::format("the store has one of effort {}, {}",
-                                         name_of((*own)->effort), name_of((*own)->evidence))};
+                             formatted("the store has one of effort {}, {}",
+                                       name_of((*own)->effort), name_of((*own)->evidence))};
         if ((*own)->source_hash == record.source_hash) record.binary_sha256 = (*own)->binary_sha256;
     }
     const auto stored = store.put(record, {}, {});
@@ -64,7 +64,7 @@ Result<ImportRow> merge(Store& store, Record record) {
 }
 
 Error cannot(const char* verb, const std::string& path) {
-    return {Code::io_error, fmt::format("cannot {} {}: {}", verb, path, std::strerror(errno)),
+    return {Code::io_error, formatted("cannot {} {}: {}", verb, path, std::strerror(errno)),
             "check the path and its permissions"};
 }
 
@@ -95,7 +95,7 @@ Result<std::string> export_json(const Store& store, const DeviceKey& device) {
     const auto records = store.records(device);
     if (!records) return records.error();
     if (records->empty())
-        return Error{Code::not_found, fmt::format("the store has no records of {}", device.name),
+        return Error{Code::not_found, formatted("the store has no records of {}", device.name),
                      "see attune show for the GPUs it has"};
     nlohmann::json document{{"schema", exchange_schema}, {"records", nlohmann::json::array()}};
     for_each_device_field(device, JsonWriter{document["device"]});
@@ -149,10 +149,10 @@ Result<ImportReport> import_file(Store& store, const std::string& path) {
     if (failed)
         return Error{
             failed == std::errc::no_such_file_or_directory ? Code::not_found : Code::io_error,
-            fmt::format("cannot read {}: {}", path, failed.message()),
+            formatted("cannot read {}: {}", path, failed.message()),
             "name a file that attune export wrote"};
     if (size > max_file_bytes)
-        return Error{Code::corrupt, fmt::format("{} has {} bytes, an export has fewer", path, size),
+        return Error{Code::corrupt, formatted("{} has {} bytes, an export has fewer", path, size),
                      "name a file that attune export wrote"};
     std::ifstream in(path, std::ios::binary);
     const std::string text{std::istreambuf_iterator<char>(in), {}};

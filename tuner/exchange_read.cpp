@@ -1,7 +1,5 @@
 #include "tuner/exchange_read.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -11,6 +9,7 @@
 #include <set>
 
 #include "generator/config.h"
+#include "generator/formatted.h"
 #include "runtime/record_fields.h"
 
 namespace attune {
@@ -68,7 +67,7 @@ public:
         if (item == nullptr) return;
         value = item->get<std::string>();
         if (value.size() > max_string_bytes || value.find('\0') != std::string::npos)
-            fail(fmt::format("{} is no text that an export holds", name));
+            fail(formatted("{} is no text that an export holds", name));
     }
     void operator()(const char* name, int& value) {
         const json* item = take(name, &json::is_number_integer, "a whole number");
@@ -78,14 +77,14 @@ public:
                          item->get<std::uint64_t>() > std::numeric_limits<int>::max();
         const std::int64_t number = big ? -2 : item->get<std::int64_t>();
         if (number < -1 || number > std::numeric_limits<int>::max())
-            return fail(fmt::format("{} is {}", name, item->dump()));
+            return fail(formatted("{} is {}", name, item->dump()));
         value = static_cast<int>(number);
     }
     void operator()(const char* name, double& value) {
         const json* item = take(name, &json::is_number, "a number");
         if (item == nullptr) return;
         value = item->get<double>();
-        if (!(value >= 0 && value <= max_number)) fail(fmt::format("{} is {}", name, value));
+        if (!(value >= 0 && value <= max_number)) fail(formatted("{} is {}", name, value));
     }
     void operator()(const char* name, Evidence& value) { parse(name, value, parse_evidence); }
     void operator()(const char* name, Effort& value) { parse(name, value, parse_effort); }
@@ -98,8 +97,8 @@ public:
         if (!error_.empty()) return error_;
         for (const auto& [key, item] : object_.items()) {
             if (key == duplicate_mark)
-                return fmt::format("the key {} stands there twice", item.dump());
-            if (!asked_.count(key)) return fmt::format("the key '{}' is unknown", key);
+                return formatted("the key {} stands there twice", item.dump());
+            if (!asked_.count(key)) return formatted("the key '{}' is unknown", key);
         }
         return "";
     }
@@ -112,8 +111,8 @@ private:
         const bool optional = std::find(optional_fields.begin(), optional_fields.end(), name) !=
                               optional_fields.end();
         if (item == object_.end() && optional) return nullptr;
-        fail(item == object_.end() ? fmt::format("{} is missing", name)
-                                   : fmt::format("{} is not {}", name, kind));
+        fail(item == object_.end() ? formatted("{} is missing", name)
+                                   : formatted("{} is not {}", name, kind));
         return nullptr;
     }
     template <class Enum>
@@ -159,7 +158,7 @@ std::string row_name(const json& row, std::size_t index) {
         const auto& problem = row["problem"].get_ref<const std::string&>();
         if (Problem::parse(problem)) return problem;
     }
-    return fmt::format("record {}", index + 1);
+    return formatted("record {}", index + 1);
 }
 
 Result<json> parse_guarded(std::string_view text) {
@@ -170,7 +169,7 @@ Result<json> parse_guarded(std::string_view text) {
             [&](int, json::parse_event_t event, json& value) { return guard(event, value); });
     } catch (const json::exception& exception) {
         // The parser quotes what it read last, which may be long.
-        return malformed(fmt::format("it is not JSON: {:.200}", exception.what()));
+        return malformed(formatted("it is not JSON: {:.200}", exception.what()));
     } catch (const Error& error) {
         return error;
     }
@@ -184,9 +183,9 @@ Result<void> check_schema(const json& document) {
     if (name == exchange_schema) return {};
     if (name.starts_with("attune-tuned/"))
         return Error{Code::version_mismatch,
-                     fmt::format("it has schema {}, this Attune reads {}", name, exchange_schema),
+                     formatted("it has schema {}, this Attune reads {}", name, exchange_schema),
                      "update Attune"};
-    return malformed(fmt::format("its schema is {}, not {}", schema->dump(), exchange_schema));
+    return malformed(formatted("its schema is {}, not {}", schema->dump(), exchange_schema));
 }
 
 }  // namespace
@@ -199,7 +198,7 @@ Result<ExchangeDocument> read_exchange(std::string_view text) {
     if (auto known = check_schema(document); !known) return known.error();
     if (document.contains(duplicate_mark))
         return malformed(
-            fmt::format("the key {} stands there twice", document[duplicate_mark].dump()));
+            formatted("the key {} stands there twice", document[duplicate_mark].dump()));
     const auto device = document.find("device"), records = document.find("records");
     if (device == document.end() || !device->is_object()) return malformed("it names no device");
     if (records == document.end() || !records->is_array()) return malformed("it has no records");

@@ -1,6 +1,5 @@
 // The host's C++ compiler, run as a child process: kernels for the emulator.
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -13,6 +12,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "generator/formatted.h"
 #include "tuner/compiler.h"
 
 extern char** environ;
@@ -54,7 +54,7 @@ Result<void> write_file(const fs::path& path, std::string_view text) {
     file << text;
     file.close();
     if (file) return {};
-    return Error{Code::io_error, fmt::format("cannot write {}", path.string()),
+    return Error{Code::io_error, formatted("cannot write {}", path.string()),
                  "set TMPDIR to a folder with space"};
 }
 
@@ -120,7 +120,7 @@ Result<Binary> HostCompiler::compile(const Source& source, const std::string&) {
     const TemporaryFolder folder;
     if (!folder.made())
         return Error{Code::io_error,
-                     fmt::format("cannot make a temporary folder: {}", std::strerror(errno)),
+                     formatted("cannot make a temporary folder: {}", std::strerror(errno)),
                      "set TMPDIR to a writable folder"};
     if (const Result<void> written = write_sources(folder.path(), source); !written)
         return written.error();
@@ -134,7 +134,7 @@ Result<Binary> HostCompiler::compile(const Source& source, const std::string&) {
     binary.log = read_file(log);
     if (status != 0)
         return Error{Code::compile_failed,
-                     fmt::format("{} ended with status {}: {}", program_, status, binary.log),
+                     formatted("{} ended with status {}: {}", program_, status, binary.log),
                      "read the log; ATTUNE_CXX picks another compiler"};
     const std::string bytes = read_file(object);
     const auto* first = reinterpret_cast<const std::byte*>(bytes.data());
@@ -152,8 +152,8 @@ std::string version_of(const std::string& program) {
     const fs::path log = folder.path() / "log";
     if (!folder.made() || run({program, "-dumpfullversion", "-dumpversion"}, log) != 0) return "";
     const std::string text = read_file(log);
-    return fmt::format("{} {}", fs::path(program).filename().string(),
-                       text.substr(0, text.find('\n')));
+    return formatted("{} {}", fs::path(program).filename().string(),
+                     text.substr(0, text.find('\n')));
 }
 
 }  // namespace
@@ -170,7 +170,7 @@ Result<std::unique_ptr<Compiler>> open_host_compiler(const std::vector<TemplateF
         sought += (sought.empty() ? "" : ", ") + program;
     }
     return Error{Code::library_missing,
-                 fmt::format("no C++ compiler for the emulator's kernels: sought {}", sought),
+                 formatted("no C++ compiler for the emulator's kernels: sought {}", sought),
                  "install g++, or set ATTUNE_CXX"};
 }
 

@@ -1,11 +1,10 @@
 #include "tuner/measure.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cmath>
 
+#include "generator/formatted.h"
 #include "tuner/bench.h"
 #include "tuner/device_buffer.h"
 #include "tuner/probe.h"
@@ -166,9 +165,9 @@ std::optional<std::size_t> slow_block(const std::vector<double>& clocks_mhz, dou
 }
 
 std::string MeasurePolicy::id() const {
-    return fmt::format("held/n{}.b{}-{}.spread{:g}.gap{:g}.drop{:g}.reject{:g}.l2x{:g}",
-                       launches_per_burst, min_bursts, max_bursts, target_spread, idle_gap_ms,
-                       drop_factor, reject_factor, cold_l2_factor);
+    return formatted("held/n{}.b{}-{}.spread{:g}.gap{:g}.drop{:g}.reject{:g}.l2x{:g}",
+                     launches_per_burst, min_bursts, max_bursts, target_spread, idle_gap_ms,
+                     drop_factor, reject_factor, cold_l2_factor);
 }
 
 Result<std::unique_ptr<Stopwatch>> Stopwatch::create(Device& device, Compiler& compiler) {

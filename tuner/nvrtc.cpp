@@ -1,14 +1,12 @@
 // NVRTC as a Compiler: emitted source to cubin, for any arch it knows, without a GPU.
 #include "tuner/nvrtc.h"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <regex>
 
+#include "generator/formatted.h"
 #include "tuner/compiler.h"
 
 namespace attune {
@@ -22,7 +20,7 @@ Resources resources_in(const std::string& log, const std::string& entry) {
         std::smatch match;
         return std::regex_search(text, match, std::regex(pattern)) ? std::stoi(match[1]) : -1;
     };
-    const std::size_t found_at = log.find(fmt::format("Compiling entry function '{}'", entry));
+    const std::size_t found_at = log.find(formatted("Compiling entry function '{}'", entry));
     const std::size_t start = found_at == std::string::npos ? 0 : found_at;
     const std::size_t next = log.find("Compiling entry function", start + 1);
     const std::string part = log.substr(start, next - start);
@@ -72,8 +70,8 @@ Result<void> NvrtcCompiler::knows(const std::string& arch) const {
     const bool newer = !archs_.empty() && asked > archs_.back();
     return Error{
         Code::unsupported,
-        fmt::format("{} does not know {}{}; it knows sm_{}", toolchain_, arch,
-                    newer ? ", which is newer than this NVRTC" : "", fmt::join(archs_, ", sm_")),
+        formatted("{} does not know {}{}; it knows sm_{}", toolchain_, arch,
+                  newer ? ", which is newer than this NVRTC" : "", fmt::join(archs_, ", sm_")),
         newer ? "install a newer NVRTC and point ATTUNE_NVRTC at it" : "ask for one of these"};
 }
 
@@ -88,7 +86,7 @@ Result<nvrtcProgram> NvrtcCompiler::create(const Source& source) const {
         nvrtc_.nvrtcCreateProgram(&program, source.text.c_str(), "attune_kernel.cu",
                                   static_cast<int>(texts.size()), texts.data(), names.data());
     if (made == success) return program;
-    return Error{Code::compile_failed, fmt::format("nvrtcCreateProgram failed ({})", made),
+    return Error{Code::compile_failed, formatted("nvrtcCreateProgram failed ({})", made),
                  "check memory, and the NVRTC that `attune doctor` names"};
 }
 
@@ -113,8 +111,8 @@ Result<void> NvrtcCompiler::run(nvrtcProgram program, const Source& source, cons
     binary.log = log_of(program);
     if (compiled != success)
         return Error{Code::compile_failed,
-                     fmt::format("{} could not compile for {} (result {}):\n{}", toolchain_, arch,
-                                 compiled, binary.log),
+                     formatted("{} could not compile for {} (result {}):\n{}", toolchain_, arch,
+                               compiled, binary.log),
                      compiled == error_invalid_option ? "check the options"
                                                       : "`attune emit` shows the source"};
     std::size_t bytes = 0;
@@ -123,7 +121,7 @@ Result<void> NvrtcCompiler::run(nvrtcProgram program, const Source& source, cons
     if (sized == success && bytes > 0 &&
         nvrtc_.nvrtcGetCUBIN(program, reinterpret_cast<char*>(binary.bytes.data())) == success)
         return {};
-    return Error{Code::compile_failed, fmt::format("{} gave no cubin for {}", toolchain_, arch),
+    return Error{Code::compile_failed, formatted("{} gave no cubin for {}", toolchain_, arch),
                  "ask for a real arch (sm_86), not a virtual one"};
 }
 
@@ -161,11 +159,11 @@ Result<std::unique_ptr<Compiler>> open_nvrtc(const std::vector<TemplateFile>& te
     }
     if (!answered)
         return Error{Code::library_missing,
-                     fmt::format("{} does not answer", library->library.opened()),
+                     formatted("{} does not answer", library->library.opened()),
                      "set ATTUNE_NVRTC to a working libnvrtc"};
     std::sort(archs.begin(), archs.end());
     return std::unique_ptr<Compiler>(std::make_unique<NvrtcCompiler>(
-        *std::move(library), fmt::format("nvrtc {}.{}", major, minor), archs, templates));
+        *std::move(library), formatted("nvrtc {}.{}", major, minor), archs, templates));
 }
 
 }  // namespace attune

@@ -1,12 +1,12 @@
 // Finding and opening libnvrtc.
 #include <dlfcn.h>
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <sstream>
 
+#include "generator/formatted.h"
 #include "tuner/nvrtc.h"
 
 namespace attune::nvrtc {
@@ -57,7 +57,7 @@ std::vector<std::string> wheel_folders() {
         for (const std::string& python : folders(prefix + "/lib", "python3"))
             for (const char* packages : {"site-packages", "dist-packages"})
                 for (const char* wheel : {"nvidia/cu13/lib", "nvidia/cuda_nvrtc/lib"})
-                    out.push_back(fmt::format("{}/{}/{}", python, packages, wheel));
+                    out.push_back(formatted("{}/{}/{}", python, packages, wheel));
     return out;
 }
 
@@ -106,7 +106,7 @@ Result<Library> Library::open() {
         *entry.slot = nvrtc.library.symbol(entry.name);
         if (*entry.slot == nullptr)
             return Error{Code::library_missing,
-                         fmt::format("{} has no {}", nvrtc.library.opened(), entry.name),
+                         formatted("{} has no {}", nvrtc.library.opened(), entry.name),
                          "use NVRTC 12.0 or later"};
     }
     return nvrtc;

@@ -1,7 +1,6 @@
 #include "tuner/peak.h"
 
-#include <fmt/format.h>
-
+#include "generator/formatted.h"
 #include "tuner/device_buffer.h"
 #include "tuner/measure.h"
 #include "tuner/probe.h"
@@ -42,7 +41,7 @@ Result<Rate> mma_rate(Device& device, Compiler& compiler, Stopwatch& stopwatch, 
     const Sizes sizes = sizes_on(device.info());
     auto sink = DeviceBuffer::allocate(device, sizeof(float) * threads * sizes.ctas);
     if (!sink) return sink.error();
-    const std::string call = fmt::format("peak_mma<{}, {}>(params)", element_name(dtype), threads);
+    const std::string call = formatted("peak_mma<{}, {}>(params)", element_name(dtype), threads);
     const auto burst = run(device, compiler, stopwatch, {header, "PeakParams", call, threads, ""},
                            sizes.ctas, PeakParams{nullptr, sink->as<float>(), 0, sizes.steps});
     if (!burst) return burst.error();
@@ -60,7 +59,7 @@ Result<Rate> read_rate(Device& device, Compiler& compiler, Stopwatch& stopwatch)
     if (!sink) return sink.error();
     auto filled = device.fill(data->ptr(), 1, sizes.read_bytes);
     if (!filled) return filled.error();
-    const std::string call = fmt::format("peak_read<{}>(params)", threads);
+    const std::string call = formatted("peak_read<{}>(params)", threads);
     const auto burst =
         run(device, compiler, stopwatch, {header, "PeakParams", call, threads, ""}, ctas,
             PeakParams{data->as<void>(), sink->as<float>(),

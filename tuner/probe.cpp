@@ -1,6 +1,6 @@
 #include "tuner/probe.h"
 
-#include <fmt/format.h>
+#include "generator/formatted.h"
 
 namespace attune {
 namespace {
@@ -12,7 +12,7 @@ constexpr int scan_threads = 256;
 Source probe_source(const ProbeText& text) {
     Source source;
     source.entry = "attune_probe";
-    source.text = fmt::format(
+    source.text = formatted(
         "#include \"{0}\"\n\nnamespace attune {{\n{1}"
         "ATTUNE_DEVICE void probe(const {2}& params) {{\n    {3};\n}}\n}}  // namespace attune\n\n"
         "ATTUNE_KERNEL({4}, {5}, 1, attune::{2}, params) {{\n    attune::probe(params);\n}}\n",
@@ -28,16 +28,16 @@ const char* element_name(DType dtype) {
 ProbeText reference_text(const Signature& signature) {
     return {"templates/probe/reference.h", "ReferenceParams", "reference_rows<Variant>(params)",
             32 * reference_warps,
-            fmt::format("struct Variant {{\n    using Element = {};\n"
-                        "    static constexpr int head_dim = {};\n"
-                        "    static constexpr bool causal = {};\n"
-                        "    static constexpr int warps = {};\n}};\n",
-                        element_name(signature.dtype), signature.head_dim,
-                        signature.mask == Mask::causal, reference_warps)};
+            formatted("struct Variant {{\n    using Element = {};\n"
+                      "    static constexpr int head_dim = {};\n"
+                      "    static constexpr bool causal = {};\n"
+                      "    static constexpr int warps = {};\n}};\n",
+                      element_name(signature.dtype), signature.head_dim,
+                      signature.mask == Mask::causal, reference_warps)};
 }
 ProbeText scan_text() {
     return {"templates/probe/scan.h", "ScanParams",
-            fmt::format("scan_output<{}>(params)", scan_threads), scan_threads, ""};
+            formatted("scan_output<{}>(params)", scan_threads), scan_threads, ""};
 }
 ProbeText hold_text() {
     return {"templates/probe/queue.h", "HoldParams", "hold_queue(params)", 32, ""};

@@ -1,8 +1,8 @@
 #include "tuner/prune.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
+
+#include "generator/formatted.h"
 
 namespace attune {
 namespace {
@@ -18,19 +18,19 @@ int shared_bytes(const Resources& r, const Launch& l) {
 std::string registers(const Resources& r, const Launch& l, const Target& t) {
     const long needed = long(std::max(0, r.registers)) * l.threads_per_cta;
     if (needed <= t.registers_per_multiprocessor) return "";
-    return fmt::format("{} registers x {} threads over the {} of a multiprocessor", r.registers,
-                       l.threads_per_cta, t.registers_per_multiprocessor);
+    return formatted("{} registers x {} threads over the {} of a multiprocessor", r.registers,
+                     l.threads_per_cta, t.registers_per_multiprocessor);
 }
 
 std::string spills(const Resources& r, const Launch&, const Target&) {
     if (r.spill_bytes <= most_spill_bytes) return "";
-    return fmt::format("spills {} bytes, over {}", r.spill_bytes, most_spill_bytes);
+    return formatted("spills {} bytes, over {}", r.spill_bytes, most_spill_bytes);
 }
 
 std::string shared_memory(const Resources& r, const Launch& l, const Target& t) {
     if (shared_bytes(r, l) <= t.shared_bytes_per_cta) return "";
-    return fmt::format("shared memory {} bytes, over the {} of a CTA", shared_bytes(r, l),
-                       t.shared_bytes_per_cta);
+    return formatted("shared memory {} bytes, over the {} of a CTA", shared_bytes(r, l),
+                     t.shared_bytes_per_cta);
 }
 
 std::string occupancy(const Resources& r, const Launch& l, const Target& t) {
@@ -39,7 +39,7 @@ std::string occupancy(const Resources& r, const Launch& l, const Target& t) {
 
 std::string serialised(const Resources& r, const Launch&, const Target&) {
     if (r.serialised_note < 0) return "";
-    return fmt::format("waits for every wgmma (ptxas note C{})", r.serialised_note);
+    return formatted("waits for every wgmma (ptxas note C{})", r.serialised_note);
 }
 
 using Rule = std::string (*)(const Resources&, const Launch&, const Target&);

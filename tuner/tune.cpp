@@ -1,11 +1,10 @@
 #include "tuner/tune.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <chrono>
 
 #include "generator/emit.h"
+#include "generator/formatted.h"
 #include "tuner/devices.h"
 #include "tuner/tune_problem.h"
 
@@ -60,7 +59,7 @@ std::string restriction_of(const std::string& family, int max_shared_bytes) {
     std::string text;
     if (!family.empty()) text = "family=" + family;
     if (max_shared_bytes > 0)
-        text += fmt::format("{}max_smem={}", text.empty() ? "" : ",", max_shared_bytes);
+        text += formatted("{}max_smem={}", text.empty() ? "" : ",", max_shared_bytes);
     return text;
 }
 

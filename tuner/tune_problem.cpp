@@ -1,11 +1,10 @@
 #include "tuner/tune_problem.h"
 
-#include <fmt/chrono.h>
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <chrono>
+#include <ctime>
 
+#include "generator/formatted.h"
 #include "generator/space.h"
 #include "tuner/search.h"
 #include "tuner/tune_trial.h"
@@ -74,8 +73,8 @@ private:
         candidates_ = first_candidates(plan_, problem_, sweep_.target, families_, known);
         if (candidates_.empty())
             return Error{Code::unsupported,
-                         fmt::format("no config of {} fits {} bytes of shared memory",
-                                     problem_.signature.text(), sweep_.target.shared_bytes_per_cta),
+                         formatted("no config of {} fits {} bytes of shared memory",
+                                   problem_.signature.text(), sweep_.target.shared_bytes_per_cta),
                          "allow more with --max-smem"};
         progress_.stage = "prepare";
         note_(progress_);
@@ -140,10 +139,10 @@ private:
         std::string first;
         for (const Measurement& row : trial_.rows())
             if (first.empty() && row.verdict != Verdict::ok)
-                first = fmt::format("{}: {} ({})", row.config, name_of(row.verdict), row.reason);
+                first = formatted("{}: {} ({})", row.config, name_of(row.verdict), row.reason);
         return {Code::wrong_result,
-                fmt::format("none of {} candidates of {} gave a right answer; the first was {}",
-                            trial_.rows().size(), problem_.text(), first),
+                formatted("none of {} candidates of {} gave a right answer; the first was {}",
+                          trial_.rows().size(), problem_.text(), first),
                 "see attune explain for what became of each"};
     }
 
@@ -248,7 +247,9 @@ private:
         record.driver = sweep_.bench.info().driver;
         record.tool_version = ATTUNE_VERSION;
         const std::time_t now = std::time(nullptr);
-        record.created_utc = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(now));
+        char utc[sizeof "yyyy-mm-ddThh:mm:ssZ"];
+        std::strftime(utc, sizeof utc, "%Y-%m-%dT%H:%M:%SZ", std::gmtime(&now));
+        record.created_utc = utc;
     }
 
     Sweep& sweep_;

@@ -1,7 +1,6 @@
 #include "tuner/worker.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -13,6 +12,8 @@
 #include <thread>
 #include <utility>
 
+#include "generator/formatted.h"
+
 namespace attune {
 namespace {
 
@@ -20,9 +21,9 @@ constexpr off_t log_tail_bytes = 4096;
 
 std::string how_it_ended(int status) {
     if (WIFSIGNALED(status))
-        return fmt::format("SIG{}",
-                           sigabbrev_np(WTERMSIG(status)) ? sigabbrev_np(WTERMSIG(status)) : "?");
-    return fmt::format("exit code {}", WEXITSTATUS(status));
+        return formatted("SIG{}",
+                         sigabbrev_np(WTERMSIG(status)) ? sigabbrev_np(WTERMSIG(status)) : "?");
+    return formatted("exit code {}", WEXITSTATUS(status));
 }
 
 }  // namespace
@@ -30,7 +31,7 @@ std::string how_it_ended(int status) {
 Result<Worker> Worker::start(const std::vector<std::string>& command) {
     int pair[2];
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0)
-        return Error{Code::io_error, fmt::format("no socket pair: {}", std::strerror(errno)), ""};
+        return Error{Code::io_error, formatted("no socket pair: {}", std::strerror(errno)), ""};
     const int log = memfd_create("attune-worker-log", MFD_CLOEXEC);
     std::vector<char*> argv;
     for (const std::string& word : command) argv.push_back(const_cast<char*>(word.c_str()));
@@ -45,7 +46,7 @@ Result<Worker> Worker::start(const std::vector<std::string>& command) {
     }
     close(pair[1]);
     Worker worker(pid, pair[0], log);
-    if (pid < 0) return Error{Code::io_error, fmt::format("fork: {}", std::strerror(errno)), ""};
+    if (pid < 0) return Error{Code::io_error, formatted("fork: {}", std::strerror(errno)), ""};
     return worker;
 }
 

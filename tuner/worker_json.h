@@ -1,11 +1,10 @@
 // What travels in the heads of messages, field by field.
 #pragma once
 
-#include <fmt/format.h>
-
 #include <nlohmann/json.hpp>
 
 #include "generator/emit.h"
+#include "generator/formatted.h"
 #include "runtime/device.h"
 #include "runtime/record.h"
 #include "tuner/bench.h"
@@ -53,7 +52,7 @@ Result<T> field(const nlohmann::json& head, const char* key) {
     try {
         return head.at(key).get<T>();
     } catch (const nlohmann::json::exception& fault) {
-        return Error{Code::corrupt, fmt::format("message field {}: {}", key, fault.what()), ""};
+        return Error{Code::corrupt, formatted("message field {}: {}", key, fault.what()), ""};
     }
 }
 

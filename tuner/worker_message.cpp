@@ -1,6 +1,5 @@
 #include "tuner/worker_message.h"
 
-#include <fmt/format.h>
 #include <poll.h>
 #include <sys/socket.h>
 

@@ -4,6 +4,7 @@
 #include <limits>
 #include <map>
 
+#include "generator/formatted.h"
 #include "tuner/bench.h"
 #include "tuner/devices.h"
 #include "tuner/peak.h"
@@ -118,7 +119,7 @@ private:
         row.spread = timing->spread;
         if (timing->rejected) {
             row.verdict = Verdict::slow;
-            row.reason = fmt::format("{:.1f} us against {:.1f}", row.median_us, asked.best_us);
+            row.reason = formatted("{:.1f} us against {:.1f}", row.median_us, asked.best_us);
         }
         return {};
     }

@@ -1,8 +1,8 @@
 #include "generator/families/common.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
+
+#include "generator/formatted.h"
 
 namespace attune {
 
@@ -24,7 +24,7 @@ Config first_legal(const std::vector<Config>& points, const Signature& signature
 
 Fields signature_fields(const Signature& signature) {
     return {
-        {"head_dim", fmt::format("{}", signature.head_dim)},
+        {"head_dim", formatted("{}", signature.head_dim)},
         {"causal", signature.mask == Mask::causal ? "true" : "false"},
         {"write_lse", signature.lse ? "true" : "false"},
     };
@@ -32,7 +32,7 @@ Fields signature_fields(const Signature& signature) {
 
 void append_axes(Fields& fields, const std::vector<Axis>& axes, const Config& config) {
     for (std::size_t i = 0; i < axes.size(); ++i)
-        fields.emplace_back(axes[i].name, fmt::format("{}", config.values[i]));
+        fields.emplace_back(axes[i].name, formatted("{}", config.values[i]));
 }
 
 double kept_share(const Problem& problem) {

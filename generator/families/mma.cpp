@@ -1,10 +1,9 @@
 #include "generator/families/mma.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "generator/families/common.h"
+#include "generator/formatted.h"
 
 namespace attune {
 namespace {
@@ -28,13 +27,13 @@ Result<void> applicable(const Signature& signature, const Target& target) {
     const int capability = target.compute_capability();
     if (capability < 75)
         return Error{Code::unsupported,
-                     fmt::format("mma needs sm_75 or later, {} has no mma.m16n8k8", target.arch),
+                     formatted("mma needs sm_75 or later, {} has no mma.m16n8k8", target.arch),
                      "use a GPU since Turing"};
     if (capability < 80 && (signature.dtype != DType::f16 || signature.head_dim > 128))
         return Error{Code::unsupported,
-                     fmt::format("on {} mma covers f16 and head dims up to 128: its tensor cores "
-                                 "know no bf16 and its shared memory is small",
-                                 target.arch),
+                     formatted("on {} mma covers f16 and head dims up to 128: its tensor cores "
+                               "know no bf16 and its shared memory is small",
+                               target.arch),
                      "use f16, or a GPU since Ampere"};
     return validate(Problem{signature, Shape{}});
 }

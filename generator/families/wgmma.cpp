@@ -1,10 +1,9 @@
 #include "generator/families/wgmma.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "generator/families/common.h"
+#include "generator/formatted.h"
 
 namespace attune {
 namespace {
@@ -22,10 +21,9 @@ constexpr int working_registers = 32;
 
 Result<void> applicable(const Signature& signature, const Target& target) {
     if (target.arch != "sm_90a")
-        return Error{
-            Code::unsupported,
-            fmt::format("wgmma needs sm_90a (warpgroup MMAs, TMA), this is {}", target.arch),
-            "use another family"};
+        return Error{Code::unsupported,
+                     formatted("wgmma needs sm_90a (warpgroup MMAs, TMA), this is {}", target.arch),
+                     "use another family"};
     return validate(Problem{signature, Shape{}});
 }
 
@@ -156,8 +154,8 @@ Fields fields(const Signature& s, const Config& c) {
     const WgmmaNeeds needs = wgmma_needs(s, c);
     Fields out = signature_fields(s);
     out.emplace_back("min_ctas", "1");
-    out.emplace_back("producer_registers", fmt::format("{}", needs.producer_registers));
-    out.emplace_back("consumer_registers", fmt::format("{}", needs.consumer_registers));
+    out.emplace_back("producer_registers", formatted("{}", needs.producer_registers));
+    out.emplace_back("consumer_registers", formatted("{}", needs.consumer_registers));
     append_axes(out, axes(), c);
     return out;
 }

@@ -1,10 +1,10 @@
 // cuda:N as a Device, through the driver API and the GPU's primary context (the one PyTorch and the
 // CUDA runtime use, so that their pointers and streams are ours).
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <vector>
 
+#include "generator/formatted.h"
 #include "runtime/cuda/device_info.h"
 #include "runtime/cuda/driver.h"
 #include "runtime/device.h"
@@ -154,7 +154,7 @@ Result<void> CudaDevice::start(int ordinal) {
     if (!counted) return counted;
     if (ordinal < 0 || ordinal >= count)
         return Error{Code::not_found,
-                     fmt::format("there is no cuda:{}, the driver sees {} GPU(s)", ordinal, count),
+                     formatted("there is no cuda:{}, the driver sees {} GPU(s)", ordinal, count),
                      "`attune devices` lists them; CUDA_VISIBLE_DEVICES hides some"};
     auto found = driver_.check(driver_.cuDeviceGet(&device_, ordinal), "cuDeviceGet");
     if (!found) return found;

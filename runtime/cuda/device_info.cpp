@@ -1,6 +1,6 @@
 #include "runtime/cuda/device_info.h"
 
-#include <fmt/format.h>
+#include "generator/formatted.h"
 
 namespace attune::cuda {
 namespace {
@@ -44,7 +44,7 @@ double bandwidth_gb_per_s(int clock_khz, int bus_bits) {
 
 /// Hopper's wgmma needs the architecture-specific target.
 std::string arch_name(int major, int minor) {
-    return fmt::format("sm_{}{}{}", major, minor, major == 9 ? "a" : "");
+    return formatted("sm_{}{}{}", major, minor, major == 9 ? "a" : "");
 }
 
 /// Of the same GPU in configs/gpus, else from the table above; 0 where neither knows.
@@ -78,7 +78,7 @@ std::string uuid_text(const CUuuid& uuid, const std::string& device_name) {
     std::string text = device_name.find(" MIG ") == std::string::npos ? "GPU-" : "MIG-";
     for (int i = 0; i < 16; ++i) {
         if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
-        text += fmt::format("{:02x}", static_cast<unsigned char>(uuid.bytes[i]));
+        text += formatted("{:02x}", static_cast<unsigned char>(uuid.bytes[i]));
     }
     return text;
 }
@@ -98,7 +98,7 @@ Result<void> query_identity(const Driver& driver, CUdevice device, DeviceInfo& i
     if (!versioned) return versioned;
     info.driver = nvml_driver_version();
     if (info.driver.empty())
-        info.driver = fmt::format("cuda {}.{}", version / 1000, version % 1000 / 10);
+        info.driver = formatted("cuda {}.{}", version / 1000, version % 1000 / 10);
     return {};
 }
 
@@ -106,7 +106,7 @@ Result<void> query_identity(const Driver& driver, CUdevice device, DeviceInfo& i
 
 Result<DeviceInfo> query_info(const Driver& driver, CUdevice device, int ordinal) {
     DeviceInfo info;
-    info.id = fmt::format("cuda:{}", ordinal);
+    info.id = formatted("cuda:{}", ordinal);
     Target& target = info.target;
     target.id = info.id;
     target.vendor = Vendor::nvidia;

@@ -1,6 +1,6 @@
 #include "runtime/cuda/driver.h"
 
-#include <fmt/format.h>
+#include "generator/formatted.h"
 
 namespace attune::cuda {
 namespace {
@@ -12,7 +12,7 @@ std::vector<std::string> candidates() {
     list.push_back(name);
     for (const char* folder : {"/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/local/nvidia/lib64",
                                "/usr/lib/wsl/lib", "/run/opengl-driver/lib"})
-        list.push_back(fmt::format("{}/{}", folder, name));
+        list.push_back(formatted("{}/{}", folder, name));
     return list;
 }
 
@@ -64,7 +64,7 @@ Result<Driver> Driver::open() {
         *entry.slot = driver.library.symbol(entry.name);
         if (*entry.slot == nullptr)
             return Error{Code::library_missing,
-                         fmt::format("{} has no {}", driver.library.opened(), entry.name),
+                         formatted("{} has no {}", driver.library.opened(), entry.name),
                          "update NVIDIA's driver to 470 or later"};
     }
 #define ATTUNE_OPTIONAL(name, parameters) \
@@ -78,7 +78,7 @@ Result<void> Driver::check(CUresult result, const char* call) const {
     if (result == 0) return {};
     const char* name = nullptr;
     if (cuGetErrorName(result, &name) != 0 || name == nullptr) name = "unknown error";
-    Error error{Code::device_error, fmt::format("{} failed: {} ({})", call, name, result), ""};
+    Error error{Code::device_error, formatted("{} failed: {} ({})", call, name, result), ""};
     for (const Advice& row : advice) {
         if (result < row.first || result > row.last) continue;
         error.code = row.code;

@@ -4,6 +4,8 @@
 #include <map>
 #include <utility>
 
+#include "generator/formatted.h"
+
 namespace attune::emu {
 namespace {
 
@@ -59,7 +61,7 @@ std::optional<std::string> CtaRunner::run(int cta) {
     begin();
     self_ = any_ready_thread();
     switch_to(host_, threads_[self_].fiber);
-    if (!fault_ && exited_ < grid_.threads) fault_ = fmt::format("CTA {}: {}", cta_, deadlock());
+    if (!fault_ && exited_ < grid_.threads) fault_ = formatted("CTA {}: {}", cta_, deadlock());
     for (Warp& warp : warps_) counts_.bank_conflicts += warp.log.flush();
     bool unfinished = fault_.has_value();  // or copies and wgmmas that nobody waited for
     for (const Thread& thread : threads_) unfinished |= !thread.copies.empty();
@@ -181,9 +183,9 @@ void CtaRunner::collective(Collective what, const LaneArguments& arguments) {
     ++ticks_;
     if (warp.arrived != 0 && warp.at != what)
         fail(self_, [&] {
-            return fmt::format("divergent warp: this lane is at {}, thread {} waits at {}",
-                               name_of(what), self_ / 32 * 32 + std::countr_zero(warp.arrived),
-                               name_of(warp.at));
+            return formatted("divergent warp: this lane is at {}, thread {} waits at {}",
+                             name_of(what), self_ / 32 * 32 + std::countr_zero(warp.arrived),
+                             name_of(warp.at));
         });
     warp.at = what;
     warp.arrived |= my_bit();
@@ -208,9 +210,9 @@ void CtaRunner::check_divergence(const Warp& warp) {
         if (threads_[t].state == State::cta || threads_[t].state == State::warpgroup ||
             threads_[t].state == State::exited)
             fail(t, [&] {
-                return fmt::format("divergent warp: this lane {}, thread {} {}", waits_for(t),
-                                   first + std::countr_zero(warp.arrived),
-                                   waits_for(first + std::countr_zero(warp.arrived)));
+                return formatted("divergent warp: this lane {}, thread {} {}", waits_for(t),
+                                 first + std::countr_zero(warp.arrived),
+                                 waits_for(first + std::countr_zero(warp.arrived)));
             });
 }
 
@@ -220,7 +222,7 @@ std::string CtaRunner::waits_for(int t) const {
         case State::ready:
             return "can run";
         case State::warp:
-            return fmt::format("waits at {}", name_of(warps_[t / 32].at));
+            return formatted("waits at {}", name_of(warps_[t / 32].at));
         case State::cta:
             return "waits at cta_sync";
         case State::warpgroup:
@@ -229,8 +231,8 @@ std::string CtaRunner::waits_for(int t) const {
             return waits_for_mbarrier(thread);
         case State::named: {
             const NamedBarrier& barrier = named_barriers_[thread.barrier];
-            return fmt::format("waits at named_sync({}, {}), where {} have come", thread.barrier,
-                               barrier.threads, barrier.arrived);
+            return formatted("waits at named_sync({}, {}), where {} have come", thread.barrier,
+                             barrier.threads, barrier.arrived);
         }
         case State::exited:
             return "has exited";
@@ -239,12 +241,12 @@ std::string CtaRunner::waits_for(int t) const {
 }
 
 std::string CtaRunner::waits_for_mbarrier(const Thread& thread) const {
-    std::string text = fmt::format("waits at mbarrier_wait(shared byte {}, parity {})",
-                                   thread.barrier - shared_base, thread.parity);
+    std::string text = formatted("waits at mbarrier_wait(shared byte {}, parity {})",
+                                 thread.barrier - shared_base, thread.parity);
     for (const Barrier& barrier : barriers_.all())
         if (barrier.at == thread.barrier && barrier.bytes_expected != barrier.bytes_loading)
-            text += fmt::format(", where {} bytes are expected and {} have been loaded",
-                                barrier.bytes_expected, barrier.bytes_loading);
+            text += formatted(", where {} bytes are expected and {} have been loaded",
+                              barrier.bytes_expected, barrier.bytes_loading);
     return text;
 }
 
@@ -255,8 +257,8 @@ std::string CtaRunner::deadlock() const {
     std::string text = "deadlock";
     const char* separator = ": ";
     for (const auto& [wait, threads] : kinds) {
-        text += fmt::format("{}thread {} {} ({} threads)", separator, threads.second, wait,
-                            threads.first);
+        text += formatted("{}thread {} {} ({} threads)", separator, threads.second, wait,
+                          threads.first);
         separator = ", ";
     }
     return text;

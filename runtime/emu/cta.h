@@ -1,8 +1,6 @@
 // Runs the CTAs of a launch, one after the other, on one host thread.
 #pragma once
 
-#include <fmt/format.h>
-
 #include <array>
 #include <cstdint>
 #include <cstdlib>
@@ -10,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "generator/formatted.h"
 #include "runtime/emu/banks.h"
 #include "runtime/emu/barriers.h"
 #include "runtime/emu/clocks.h"
@@ -117,7 +116,7 @@ private:
     /// alive on them. That is why `what` is a function that makes the text.
     template <class Text>
     [[noreturn]] void fail(int thread, const Text& what) {
-        fault_ = fmt::format("CTA {}, thread {}: {}", cta_, thread, what());
+        fault_ = formatted("CTA {}, thread {}: {}", cta_, thread, what());
         leave();
         std::abort();  // not reached: nothing switches back
     }

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "generator/formatted.h"
 #include "runtime/emu/cta.h"
 
 namespace attune::emu {
@@ -13,7 +14,7 @@ void CtaRunner::mbarrier_init(SharedAddress at, int count) {
     if (!barrier) barrier = barriers_.add(at);
     if (!barrier)
         fail(self_,
-             [&] { return fmt::format("more than {} mbarriers in a CTA", Clocks::max_barriers); });
+             [&] { return formatted("more than {} mbarriers in a CTA", Clocks::max_barriers); });
     *barrier = Barrier(at, barrier->id, count);
     if (grid_.options.detect_races) barrier->arriving = barrier->completed = clocks_.nothing();
 }
@@ -29,8 +30,8 @@ Barrier& CtaRunner::barrier_at(SharedAddress at, const char* what) {
     Barrier* barrier = barriers_.find(at);
     if (!barrier)
         fail(self_, [&] {
-            return fmt::format("{} at shared byte {}, where no mbarrier was initialised", what,
-                               at - shared_base);
+            return formatted("{} at shared byte {}, where no mbarrier was initialised", what,
+                             at - shared_base);
         });
     return *barrier;
 }
@@ -38,7 +39,7 @@ Barrier& CtaRunner::barrier_at(SharedAddress at, const char* what) {
 void CtaRunner::check_fenced(const Barrier& barrier, const char* what) {
     if (barrier.fenced) return;
     fail(self_, [&] {
-        return fmt::format(
+        return formatted(
             "{} at shared byte {}, where no mbarrier_fence_init followed mbarrier_init", what,
             barrier.at - shared_base);
     });
@@ -72,7 +73,7 @@ void CtaRunner::arrived(Barrier& barrier) {
     if (barrier.all_arrived()) settle(barrier, true);
     if (barrier.all_arrived())
         fail(self_, [&] {
-            return fmt::format(
+            return formatted(
                 "arrives at the mbarrier at shared byte {}, which has all {} arrivals of a phase "
                 "where {} bytes are expected and {} have been loaded",
                 barrier.at - shared_base, barrier.expected, barrier.bytes_expected,
@@ -138,7 +139,7 @@ void CtaRunner::tensor_load(SharedAddress to, const TensorMap& map, SharedAddres
     const TensorLoad load{to, *tensor, first};
     if (!shared_.contains(to, load.bytes()) || to % 1024 != 0)
         fail(self_, [&] {
-            return fmt::format(
+            return formatted(
                 "tensor_load of {} bytes to shared byte {} is {} the launch's {} bytes",
                 load.bytes(), std::int64_t(to) - shared_base,
                 to % 1024 != 0 ? "not aligned to 1024 bytes of" : "outside", grid_.shared_bytes);
@@ -174,15 +175,15 @@ void CtaRunner::land(const TensorLoad& load, Epoch epoch) {
 void CtaRunner::named_barrier(int id, int threads, bool wait) {
     if (id < 1 || id > 15 || threads % 32 != 0 || threads < 32 || threads > grid_.threads)
         fail(self_, [&] {
-            return fmt::format("no barrier {} of {} threads: barriers 1 .. 15, whole warps", id,
-                               threads);
+            return formatted("no barrier {} of {} threads: barriers 1 .. 15, whole warps", id,
+                             threads);
         });
     NamedBarrier& barrier = named_barriers_[id];
     if (barrier.arrived == 0) barrier.threads = threads;
     if (barrier.threads != threads)
         fail(self_, [&] {
-            return fmt::format("barrier {} is for {} threads here and {} elsewhere", id, threads,
-                               barrier.threads);
+            return formatted("barrier {} is for {} threads here and {} elsewhere", id, threads,
+                             barrier.threads);
         });
     const bool detect = grid_.options.detect_races;
     if (detect && barrier.arriving.empty()) barrier.arriving = clocks_.nothing();

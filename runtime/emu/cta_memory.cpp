@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "generator/formatted.h"
 #include "runtime/emu/cta.h"
 
 namespace attune::emu {
@@ -9,13 +10,13 @@ namespace attune::emu {
 void CtaRunner::check_shared(int thread, SharedAddress at, int bytes, const char* what) {
     if (!shared_.contains(at, bytes))
         fail(thread, [&] {
-            return fmt::format("{} of {} bytes at shared byte {} is outside the launch's {} bytes",
-                               what, bytes, std::int64_t(at) - shared_base, grid_.shared_bytes);
+            return formatted("{} of {} bytes at shared byte {} is outside the launch's {} bytes",
+                             what, bytes, std::int64_t(at) - shared_base, grid_.shared_bytes);
         });
     if (at % bytes != 0)
         fail(thread, [&] {
-            return fmt::format("{} at shared byte {} is not aligned to {} bytes", what,
-                               at - shared_base, bytes);
+            return formatted("{} at shared byte {} is not aligned to {} bytes", what,
+                             at - shared_base, bytes);
         });
 }
 
@@ -23,9 +24,8 @@ void CtaRunner::check_global(const void* global, int bytes, const char* what) {
     const auto at = reinterpret_cast<std::uint64_t>(global);
     check_global_range(at, bytes, what);
     if (at % bytes != 0)
-        fail(self_, [&] {
-            return fmt::format("{} at {:#x} is not aligned to {} bytes", what, at, bytes);
-        });
+        fail(self_,
+             [&] { return formatted("{} at {:#x} is not aligned to {} bytes", what, at, bytes); });
 }
 
 void CtaRunner::check_global_range(std::uint64_t at, int bytes, const char* what) {
@@ -33,8 +33,8 @@ void CtaRunner::check_global_range(std::uint64_t at, int bytes, const char* what
         last_range_ = grid_.memory->below(at);
         if (!last_range_.contains(at, bytes))
             fail(self_, [&] {
-                return fmt::format("{} of {} bytes at {:#x} is outside every allocation: {}", what,
-                                   bytes, at, grid_.memory->nearest(at));
+                return formatted("{} of {} bytes at {:#x} is outside every allocation: {}", what,
+                                 bytes, at, grid_.memory->nearest(at));
             });
     }
     counts_.global_bytes += bytes;
@@ -57,19 +57,19 @@ void CtaRunner::fail_race(const Conflict& conflict, int thread, Access now) {
     const Epoch& epoch = conflict.epoch;
     const auto other = [&] {
         if (epoch.id >= clocks_.warp_id(0))
-            return fmt::format("a wgmma of warp {} {}", epoch.id - clocks_.warp_id(0),
-                               epoch.clock == in_flight ? "is still reading" : "read");
+            return formatted("a wgmma of warp {} {}", epoch.id - clocks_.warp_id(0),
+                             epoch.clock == in_flight ? "is still reading" : "read");
         if (epoch.id >= clocks_.barrier_id(0))
             return std::string("a copy wrote that landed through an mbarrier");
         if (epoch.clock == in_flight)
-            return fmt::format("a copy of CTA {}, thread {} is still writing", cta_, epoch.id);
-        return fmt::format("CTA {}, thread {} {}", cta_, epoch.id,
-                           conflict.earlier == Access::read ? "read" : "wrote");
+            return formatted("a copy of CTA {}, thread {} is still writing", cta_, epoch.id);
+        return formatted("CTA {}, thread {} {}", cta_, epoch.id,
+                         conflict.earlier == Access::read ? "read" : "wrote");
     };
     fail(thread, [&] {
-        return fmt::format("race: {} shared byte {}, which {}, with nothing to order the two",
-                           now == Access::read ? "reads" : "writes", conflict.address - shared_base,
-                           other());
+        return formatted("race: {} shared byte {}, which {}, with nothing to order the two",
+                         now == Access::read ? "reads" : "writes", conflict.address - shared_base,
+                         other());
     });
 }
 

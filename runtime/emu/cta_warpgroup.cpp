@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "generator/formatted.h"
 #include "runtime/emu/cta.h"
 
 namespace attune::emu {
@@ -65,9 +66,9 @@ void CtaRunner::check_same_step(const Warpgroup& group, WarpgroupStep step, int 
         Warpgroup mine;
         mine.step = step;
         mine.number = number;
-        return fmt::format("divergent warpgroup: this thread is at {}, thread {} waits at {}{}",
-                           step_name(mine), group.first, step_name(group),
-                           same_step ? " of other operands" : "");
+        return formatted("divergent warpgroup: this thread is at {}, thread {} waits at {}{}",
+                         step_name(mine), group.first, step_name(group),
+                         same_step ? " of other operands" : "");
     });
 }
 
@@ -207,7 +208,7 @@ void CtaRunner::set_reads(const Warpgroup& group, const PendingWgmma& wgmma, std
 void CtaRunner::shrink_registers(Warpgroup& group) {
     if (group.number > group.registers)
         fail(self_, [&] {
-            return fmt::format("{} of a warpgroup that has {}", step_name(group), group.registers);
+            return formatted("{} of a warpgroup that has {}", step_name(group), group.registers);
         });
     registers_free_ += (group.registers - group.number) * warpgroup_threads;
     group.registers = group.number;
@@ -221,8 +222,8 @@ void CtaRunner::grant_registers() {
         const int wanted = (group.number - group.registers) * warpgroup_threads;
         if (wanted < 0)
             fail(self_, [&] {
-                return fmt::format("{} of a warpgroup that has {}", step_name(group),
-                                   group.registers);
+                return formatted("{} of a warpgroup that has {}", step_name(group),
+                                 group.registers);
             });
         if (wanted > registers_free_) continue;
         registers_free_ -= wanted;

@@ -1,5 +1,4 @@
 // The emulator as a Device. Launches run when they are made, so everything is in stream order.
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <atomic>
@@ -8,6 +7,7 @@
 #include <system_error>
 #include <thread>
 
+#include "generator/formatted.h"
 #include "runtime/emu/cta.h"
 #include "runtime/emu/emu.h"
 #include "runtime/emu/kernel_object.h"
@@ -39,8 +39,8 @@ void add(EmuCounts& to, const EmuCounts& from) {
 }
 
 Error unknown(const char* what, std::uint64_t id) {
-    return {Code::invalid_argument, fmt::format("there is no {} {} on this device", what, id),
-            fmt::format("pass a {} of this device that is not gone", what)};
+    return {Code::invalid_argument, formatted("there is no {} {} on this device", what, id),
+            formatted("pass a {} of this device that is not gone", what)};
 }
 
 class Emulator final : public EmuDevice {
@@ -134,16 +134,16 @@ private:
     Result<void> check_range(DevicePtr at, std::size_t bytes) const {
         if (memory_.contains(at, bytes)) return {};
         return Error{Code::invalid_argument,
-                     fmt::format("{} bytes at {:#x} are not device memory: {}", bytes, at,
-                                 memory_.nearest(at)),
+                     formatted("{} bytes at {:#x} are not device memory: {}", bytes, at,
+                               memory_.nearest(at)),
                      "pass memory from allocate"};
     }
 
     Result<void> check_shared(std::uint32_t bytes) const {
         if (bytes <= static_cast<std::uint32_t>(info_.target.shared_bytes_per_cta)) return {};
         return Error{Code::device_error,
-                     fmt::format("a CTA asks for {} bytes of shared memory, {} has {}", bytes,
-                                 info_.target.name, info_.target.shared_bytes_per_cta),
+                     formatted("a CTA asks for {} bytes of shared memory, {} has {}", bytes,
+                               info_.target.name, info_.target.shared_bytes_per_cta),
                      "use a smaller tile or fewer stages"};
     }
 
@@ -168,15 +168,15 @@ Result<void> Emulator::check_launch(const emu::LoadedObject& object, const Launc
     const emu::KernelObject& kernel = object.kernel();
     if (params_bytes != kernel.params_bytes)
         return Error{Code::invalid_argument,
-                     fmt::format("{} takes a parameter of {} bytes, not {}", object.entry(),
-                                 kernel.params_bytes, params_bytes),
+                     formatted("{} takes a parameter of {} bytes, not {}", object.entry(),
+                               kernel.params_bytes, params_bytes),
                      "pass the struct the kernel was compiled with"};
     const int limit = std::min(kernel.max_threads, max_threads_per_cta);
     const int threads = static_cast<int>(launch.threads_per_cta);
     if (threads <= 0 || threads > limit || threads % 32 != 0)
         return Error{Code::device_error,
-                     fmt::format("{} cannot run with {} threads per CTA", object.entry(), threads),
-                     fmt::format("use whole warps, up to {} threads", limit)};
+                     formatted("{} cannot run with {} threads per CTA", object.entry(), threads),
+                     formatted("use whole warps, up to {} threads", limit)};
     return check_shared(launch.shared_bytes);
 }
 
@@ -241,8 +241,8 @@ Result<void> Emulator::launch(Kernel kernel, const Launch& launch, const void* p
         faults.begin(), faults.end(), [](const Fault& a, const Fault& b) { return a.cta < b.cta; });
     if (first.cta < grid.ctas)
         return Error{Code::device_error,
-                     fmt::format("{} on {}: {}", object.entry(), info_.id, first.message),
-                     fmt::format("correct the kernel; seed {} repeats this run", options_.seed)};
+                     formatted("{} on {}: {}", object.entry(), info_.id, first.message),
+                     formatted("correct the kernel; seed {} repeats this run", options_.seed)};
     now_us_ += emu::estimate_us(counts_, grid.ctas, info_.target);
     return {};
 }

@@ -1,6 +1,5 @@
 #include "runtime/emu/fiber.h"
 
-#include <fmt/format.h>
 #include <sys/mman.h>
 
 #include <cerrno>
@@ -17,6 +16,8 @@
 #include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #endif
+
+#include "generator/formatted.h"
 
 namespace attune::emu {
 namespace {
@@ -88,7 +89,7 @@ Result<void> Stacks::reserve(int count) {
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     const auto failure = [&] {
         return Error{Code::out_of_memory,
-                     fmt::format("no memory for {} fiber stacks: {}", count, std::strerror(errno)),
+                     formatted("no memory for {} fiber stacks: {}", count, std::strerror(errno)),
                      "run with fewer host threads (EmuOptions.threads)"};
     };
     if (memory == MAP_FAILED) return failure();

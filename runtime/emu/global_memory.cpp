@@ -1,10 +1,10 @@
 #include "runtime/emu/global_memory.h"
 
-#include <fmt/format.h>
-
 #include <cstring>
 #include <iterator>
 #include <new>
+
+#include "generator/formatted.h"
 
 namespace attune::emu {
 namespace {
@@ -20,7 +20,7 @@ void GlobalMemory::Free::operator()(std::byte* memory) const {
 Result<std::uint64_t> GlobalMemory::allocate(std::size_t bytes) {
     auto* memory = static_cast<std::byte*>(::operator new(bytes, alignment, std::nothrow));
     if (!memory)
-        return Error{Code::out_of_memory, fmt::format("no host memory for {} bytes", bytes),
+        return Error{Code::out_of_memory, formatted("no host memory for {} bytes", bytes),
                      "use a smaller problem"};
     std::memset(memory, 0xff, bytes);
     const auto address = reinterpret_cast<std::uint64_t>(memory);
@@ -31,7 +31,7 @@ Result<std::uint64_t> GlobalMemory::allocate(std::size_t bytes) {
 Result<void> GlobalMemory::release(std::uint64_t address) {
     if (blocks_.erase(address) == 0)
         return Error{Code::invalid_argument,
-                     fmt::format("{:#x} is not the start of an allocation", address),
+                     formatted("{:#x} is not the start of an allocation", address),
                      "release what allocate returned, once"};
     return {};
 }
@@ -49,13 +49,13 @@ std::string GlobalMemory::nearest(std::uint64_t at) const {
     const auto after = blocks_.upper_bound(at);
     const auto size = [](const Range& range) { return range.end - range.begin; };
     if (before.end > at)
-        return fmt::format("{} bytes before the end of the {} bytes at {:#x}", before.end - at,
-                           size(before), before.begin);
+        return formatted("{} bytes before the end of the {} bytes at {:#x}", before.end - at,
+                         size(before), before.begin);
     if (before.end != 0 && (after == blocks_.end() || at - before.end < after->first - at))
-        return fmt::format("{} bytes past the end of the {} bytes at {:#x}", at - before.end,
-                           size(before), before.begin);
-    return fmt::format("{} bytes before the start of the {} bytes at {:#x}", after->first - at,
-                       after->second.bytes, after->first);
+        return formatted("{} bytes past the end of the {} bytes at {:#x}", at - before.end,
+                         size(before), before.begin);
+    return formatted("{} bytes before the start of the {} bytes at {:#x}", after->first - at,
+                     after->second.bytes, after->first);
 }
 
 }  // namespace attune::emu

@@ -1,7 +1,6 @@
 #include "runtime/emu/kernel_object.h"
 
 #include <dlfcn.h>
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -9,13 +8,14 @@
 #include <cstring>
 #include <filesystem>
 
+#include "generator/formatted.h"
 #include "runtime/emu/operations.h"
 
 namespace attune::emu {
 namespace {
 
 Error io_error(const std::string& path) {
-    return {Code::io_error, fmt::format("cannot write {}: {}", path, std::strerror(errno)),
+    return {Code::io_error, formatted("cannot write {}: {}", path, std::strerror(errno)),
             "set TMPDIR to a folder with space"};
 }
 
@@ -67,15 +67,14 @@ Result<LoadedObject> LoadedObject::load(std::span<const std::byte> binary,
     object.entry_ = entry;
     object.handle_.reset(dlopen(file.path().c_str(), RTLD_NOW | RTLD_LOCAL));
     if (!object.handle_)
-        return Error{Code::corrupt, fmt::format("not an emulator kernel: {}", dlerror()),
-                     next_step};
+        return Error{Code::corrupt, formatted("not an emulator kernel: {}", dlerror()), next_step};
     object.kernel_ = static_cast<const KernelObject*>(dlsym(object.handle_.get(), entry.c_str()));
     if (!object.kernel_)
-        return Error{Code::corrupt, fmt::format("the binary has no kernel {}", entry), next_step};
+        return Error{Code::corrupt, formatted("the binary has no kernel {}", entry), next_step};
     if (object.kernel_->abi_version != abi_version)
         return Error{Code::version_mismatch,
-                     fmt::format("{} was compiled for version {} of the emulator, this is {}",
-                                 entry, object.kernel_->abi_version, abi_version),
+                     formatted("{} was compiled for version {} of the emulator, this is {}", entry,
+                               object.kernel_->abi_version, abi_version),
                      next_step};
     object.kernel_->bind(&operations());
     return object;

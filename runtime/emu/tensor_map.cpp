@@ -1,10 +1,10 @@
 #include "runtime/emu/tensor_map.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstring>
 #include <type_traits>
+
+#include "generator/formatted.h"
 
 namespace attune::emu {
 namespace {
@@ -33,7 +33,7 @@ const char* fault_of(const TensorMapSpec& spec) {
 
 Result<void> encode_tensor_map(const TensorMapSpec& spec, TensorMap& map) {
     if (const char* fault = fault_of(spec))
-        return Error{Code::invalid_argument, fmt::format("no tensor for loads: {}", fault),
+        return Error{Code::invalid_argument, formatted("no tensor for loads: {}", fault),
                      "use a family that does not load by TMA"};
     const Encoded encoded{encoded_mark, spec};
     map = {};

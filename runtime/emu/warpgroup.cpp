@@ -1,10 +1,9 @@
 #include "runtime/emu/warpgroup.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <limits>
 
+#include "generator/formatted.h"
 #include "runtime/emu/float16.h"
 #include "runtime/emu/tensor_map.h"
 
@@ -87,11 +86,11 @@ std::string step_name(const Warpgroup& group) {
         case WarpgroupStep::commit:
             return "wgmma_commit";
         case WarpgroupStep::wait:
-            return fmt::format("wgmma_wait<{}>", group.number);
+            return formatted("wgmma_wait<{}>", group.number);
         case WarpgroupStep::grow:
-            return fmt::format("registers_grow<{}>", group.number);
+            return formatted("registers_grow<{}>", group.number);
         case WarpgroupStep::shrink:
-            return fmt::format("registers_shrink<{}>", group.number);
+            return formatted("registers_shrink<{}>", group.number);
     }
     return "";
 }

@@ -1,6 +1,6 @@
 // doctor, devices.
-#include <fmt/format.h>
 
+#include "generator/formatted.h"
 #include "runtime/dynamic_library.h"
 #include "tools/attune/commands.h"
 #include "tools/attune/output.h"
@@ -21,7 +21,7 @@ Check check_cuda() {
     Check check{"libcuda", "running on an NVIDIA GPU", "", {}};
     if (device)
         check.found =
-            fmt::format("driver {}, {}", (*device)->info().driver, (*device)->info().target.name);
+            formatted("driver {}, {}", (*device)->info().driver, (*device)->info().target.name);
     else
         check.error = device.error();
     return check;
@@ -68,7 +68,7 @@ Check check_store(const std::string& option) {
     for (const DeviceKey& device : devices ? *devices : std::vector<DeviceKey>{})
         if (const auto some = store->records(device)) records += some->size();
     if (devices)
-        check.found = fmt::format("{} ({} records of {} GPUs)", *path, records, devices->size());
+        check.found = formatted("{} ({} records of {} GPUs)", *path, records, devices->size());
     else
         check.error = devices.error();
     return check;
@@ -101,12 +101,12 @@ Result<Code> doctor(const Cli& cli, const std::string& store) {
     }
     for (const Check& check : checks) {
         const bool ok = !check.found.empty();
-        print_line(fmt::format("{:<8} {:<14} {}", ok ? "ok" : "missing", check.name,
-                               ok ? check.found : check.error.message));
+        print_line(formatted("{:<8} {:<14} {}", ok ? "ok" : "missing", check.name,
+                             ok ? check.found : check.error.message));
         if (ok) continue;
-        print_line(fmt::format("{:<23} needed for {}", "", check.needed_for));
+        print_line(formatted("{:<23} needed for {}", "", check.needed_for));
         if (!check.error.next_step.empty())
-            print_line(fmt::format("{:<23} next: {}", "", check.error.next_step));
+            print_line(formatted("{:<23} next: {}", "", check.error.next_step));
     }
     print_line(code == Code::ok ? "Attune can work here: attune devices lists on what."
                                 : "Attune cannot work here yet.");
@@ -134,11 +134,11 @@ Result<Code> devices(const Cli& cli) {
     Table table({"device", "name", "arch", "SMs", "smem/CTA", "L2 MiB", "GB/s", "TFLOP/s"});
     for (const DeviceInfo& info : all) {
         const Target& t = info.target;
-        table.add({info.id, t.name, t.arch, fmt::format("{}", t.multiprocessors),
-                   fmt::format("{}", t.shared_bytes_per_cta),
-                   fmt::format("{:.0f}", double(t.l2_bytes) / (1 << 20)),
-                   fmt::format("{:.0f}", t.memory_gb_per_s),
-                   fmt::format("{:.0f}", t.dense_f16_tflops)});
+        table.add({info.id, t.name, t.arch, formatted("{}", t.multiprocessors),
+                   formatted("{}", t.shared_bytes_per_cta),
+                   formatted("{:.0f}", double(t.l2_bytes) / (1 << 20)),
+                   formatted("{:.0f}", t.memory_gb_per_s),
+                   formatted("{:.0f}", t.dense_f16_tflops)});
     }
     table.print();
     return Code::ok;

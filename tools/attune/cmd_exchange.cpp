@@ -1,6 +1,8 @@
 // export, import.
-#include <fmt/format.h>
 
+#include <cstdio>
+
+#include "generator/formatted.h"
 #include "tools/attune/commands.h"
 #include "tools/attune/output.h"
 #include "tuner/exchange.h"
@@ -22,14 +24,14 @@ Result<Code> run_export(const Cli& cli, const ExportArguments& arguments) {
     if (arguments.out.empty()) {
         const auto text = export_json(*store, *key);
         if (!text) return text.error();
-        fmt::print(stdout, "{}", *text);
+        std::fputs(text->c_str(), stdout);
         return Code::ok;
     }
     if (auto written = export_file(*store, *key, arguments.out); !written) return written.error();
     if (cli.json)
         print_json({{"device", to_json(*key)}, {"file", arguments.out}});
     else
-        print_line(fmt::format("{} exported to {}", key->name, arguments.out));
+        print_line(formatted("{} exported to {}", key->name, arguments.out));
     return Code::ok;
 }
 
@@ -49,13 +51,13 @@ nlohmann::json to_json(const std::string& file, const ImportReport& report) {
 }
 
 void print(const std::string& file, const ImportReport& report) {
-    print_line(fmt::format("{}: {}: {} read, {} added, {} replaced, {} kept, {} refused", file,
-                           report.device.name, report.rows.size(), report.count(Outcome::added),
-                           report.count(Outcome::replaced), report.count(Outcome::kept),
-                           report.count(Outcome::refused)));
+    print_line(formatted("{}: {}: {} read, {} added, {} replaced, {} kept, {} refused", file,
+                         report.device.name, report.rows.size(), report.count(Outcome::added),
+                         report.count(Outcome::replaced), report.count(Outcome::kept),
+                         report.count(Outcome::refused)));
     for (const ImportRow& row : report.rows)
         if (!row.reason.empty())
-            print_line(fmt::format("  {} {}: {}", name_of(row.outcome), row.problem, row.reason));
+            print_line(formatted("  {} {}: {}", name_of(row.outcome), row.problem, row.reason));
 }
 
 Result<Code> run_import(const Cli& cli, const ImportArguments& arguments) {

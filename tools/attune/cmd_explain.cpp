@@ -1,9 +1,9 @@
 // explain.
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <map>
 
+#include "generator/formatted.h"
 #include "generator/space.h"
 #include "tools/attune/commands.h"
 #include "tools/attune/output.h"
@@ -47,10 +47,9 @@ std::string why_it_lost(const Measurement& row, const Record& record) {
     if (row.config == record.config) return "the winner";
     if (row.verdict != Verdict::ok) return row.reason;
     const double behind = row.median_us / record.time_us - 1;
-    if (!row.final_round) return fmt::format("{:+.1f}% when searching", 100 * behind);
-    if (behind < noise)
-        return fmt::format("{:+.1f}%: a tie, lost by the fixed order", 100 * behind);
-    return fmt::format("{:+.1f}% in the final round", 100 * behind);
+    if (!row.final_round) return formatted("{:+.1f}% when searching", 100 * behind);
+    if (behind < noise) return formatted("{:+.1f}%: a tie, lost by the fixed order", 100 * behind);
+    return formatted("{:+.1f}% in the final round", 100 * behind);
 }
 
 std::vector<Line> measured_lines(const std::vector<Measurement>& rows, const Record& record) {
@@ -102,22 +101,22 @@ nlohmann::json families_json(const Signature& signature, const Target& target) {
 
 void print(const nlohmann::json& key, const nlohmann::json& families, const Record* record,
            const std::vector<Line>& lines, int most) {
-    print_line(
-        fmt::format("key      {} | {} | restriction '{}'", key["device"]["name"].get<std::string>(),
-                    key["problem"].get<std::string>(), key["restriction"].get<std::string>()));
+    print_line(formatted("key      {} | {} | restriction '{}'",
+                         key["device"]["name"].get<std::string>(),
+                         key["problem"].get<std::string>(), key["restriction"].get<std::string>()));
     for (const nlohmann::json& family : families)
-        print_line(fmt::format(
+        print_line(formatted(
             "family   {}: {}", family["family"].get<std::string>(),
             family["applicable"].get<bool>()
-                ? fmt::format("{} legal configs", family["legal_configs"].get<std::size_t>())
+                ? formatted("{} legal configs", family["legal_configs"].get<std::size_t>())
                 : family["reason"].get<std::string>()));
     if (record == nullptr) {
         print_line("record   none: below are the first candidates, by estimate");
     } else {
-        print_line(fmt::format("record   {} {} us, {} by effort {}, {} with {}{}", record->config,
-                               short_number(record->time_us), name_of(record->evidence),
-                               name_of(record->effort), record->created_utc, record->toolchain,
-                               is_outdated(*record) ? ", outdated" : ""));
+        print_line(formatted("record   {} {} us, {} by effort {}, {} with {}{}", record->config,
+                             short_number(record->time_us), name_of(record->evidence),
+                             name_of(record->effort), record->created_utc, record->toolchain,
+                             is_outdated(*record) ? ", outdated" : ""));
     }
     Table table({"us", "verdict", "why", "config"});
     for (const Line& line : lines) {
@@ -126,7 +125,7 @@ void print(const nlohmann::json& key, const nlohmann::json& families, const Reco
     }
     table.print();
     if (int(lines.size()) > most)
-        print_line(fmt::format("and {} more: --rows {}", int(lines.size()) - most, lines.size()));
+        print_line(formatted("and {} more: --rows {}", int(lines.size()) - most, lines.size()));
 }
 
 nlohmann::json to_json(const std::vector<Line>& lines) {

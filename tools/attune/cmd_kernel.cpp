@@ -1,11 +1,12 @@
 // emit, compile.
-#include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <fstream>
 #include <set>
 
 #include "generator/emit.h"
+#include "generator/formatted.h"
 #include "generator/presets.h"
 #include "generator/space.h"
 #include "tools/attune/commands.h"
@@ -43,7 +44,7 @@ Result<void> write_file(const std::string& path, const std::string& text) {
     std::ofstream file(path, std::ios::binary);
     file << text;
     if (!file.flush())
-        return Error{Code::io_error, fmt::format("cannot write {}", path), "check the path"};
+        return Error{Code::io_error, formatted("cannot write {}", path), "check the path"};
     return {};
 }
 
@@ -62,7 +63,7 @@ Result<Code> run_emit(const Cli& cli, const EmitArguments& arguments) {
     }
     if (const Constraint* broken = broken_constraint(*signature, config, *target))
         return Error{Code::invalid_argument,
-                     fmt::format("{} is not legal here: {}", config.text(), broken->name),
+                     formatted("{} is not legal here: {}", config.text(), broken->name),
                      broken->meaning};
     const Source source = emit({*signature, config, *target});
     if (!arguments.out.empty())
@@ -76,7 +77,7 @@ Result<Code> run_emit(const Cli& cli, const EmitArguments& arguments) {
                     {"options", source.options},
                     {"text", source.text}});
     else if (arguments.out.empty())
-        fmt::print(stdout, "{}", source.text);
+        std::fputs(source.text.c_str(), stdout);
     return Code::ok;
 }
 
@@ -149,8 +150,8 @@ Result<std::vector<Job>> jobs_of(const CompileArguments& arguments, const Target
             if (!config) return config.error();
             if (const Constraint* broken = broken_constraint(*signature, *config, target))
                 return Error{Code::invalid_argument,
-                             fmt::format("{} is not legal for {} on {}: {}", config->text(), text,
-                                         target.arch, broken->name),
+                             formatted("{} is not legal for {} on {}: {}", config->text(), text,
+                                       target.arch, broken->name),
                              broken->meaning};
             configs.push_back(std::move(*config));
         }
@@ -210,7 +211,7 @@ void print_rows(const std::vector<nlohmann::json>& rows, const Summary& s, const
         {"regs", "spills", "smem", "threads", "CTAs/SM", "ms", "verdict", "signature", "config"});
     for (const nlohmann::json& row : rows) {
         const auto number = [&](const char* key) {
-            return fmt::format("{:.0f}", row[key].get<double>());
+            return formatted("{:.0f}", row[key].get<double>());
         };
         const std::string reason = row["reason"].get<std::string>();
         table.add({number("registers"), number("spill_bytes"), number("shared_bytes"),
@@ -220,12 +221,12 @@ void print_rows(const std::vector<nlohmann::json>& rows, const Summary& s, const
     }
     table.print();
     print_line(
-        fmt::format("{} on {} by {}: {} compiled, {} of them pruned, {} failed; {} spill (at most "
-                    "{} bytes); at "
-                    "most {} registers, {} of {} bytes shared memory; {:.1f} s of compiling",
-                    rows.size(), target.arch, toolchain, s.ok + s.pruned, s.pruned, s.failed,
-                    s.spilling, s.most_spill_bytes, s.most_registers, s.most_shared_bytes,
-                    target.shared_bytes_per_cta, s.compile_ms / 1000));
+        formatted("{} on {} by {}: {} compiled, {} of them pruned, {} failed; {} spill (at most "
+                  "{} bytes); at "
+                  "most {} registers, {} of {} bytes shared memory; {:.1f} s of compiling",
+                  rows.size(), target.arch, toolchain, s.ok + s.pruned, s.pruned, s.failed,
+                  s.spilling, s.most_spill_bytes, s.most_registers, s.most_shared_bytes,
+                  target.shared_bytes_per_cta, s.compile_ms / 1000));
 }
 
 Result<Code> run_compile(const Cli& cli, const CompileArguments& arguments) {
@@ -248,8 +249,7 @@ Result<Code> run_compile(const Cli& cli, const CompileArguments& arguments) {
         futures[i] = {};
         (*pool)->forget(source((*jobs)[i]), target->arch);
         if ((i + 1) % 100 == 0)
-            print_note(
-                fmt::format("{}/{} compiled, {} failed", i + 1, jobs->size(), summary.failed));
+            print_note(formatted("{}/{} compiled, {} failed", i + 1, jobs->size(), summary.failed));
     }
     if (cli.json)
         print_json({{"arch", target->arch},

@@ -1,6 +1,6 @@
 // show, lookup.
-#include <fmt/format.h>
 
+#include "generator/formatted.h"
 #include "generator/space.h"
 #include "tools/attune/commands.h"
 #include "tools/attune/output.h"
@@ -29,15 +29,15 @@ std::string flags_of(const Record& record) {
 }
 
 void print_records(const DeviceKey& key, const std::vector<Record>& records) {
-    print_line(fmt::format("{} ({}, {} SMs{}): {} records", key.name, key.arch, key.multiprocessors,
-                           key.partition.empty() ? "" : ", " + key.partition, records.size()));
+    print_line(formatted("{} ({}, {} SMs{}): {} records", key.name, key.arch, key.multiprocessors,
+                         key.partition.empty() ? "" : ", " + key.partition, records.size()));
     Table table({"problem", "us", "TFLOP/s", "of peak", "of sheet", "gain", "evidence", "effort",
                  "flags", "restriction", "config"});
     for (const Record& r : records)
         table.add(
             {r.problem.text(), short_number(r.time_us), short_number(r.tflops),
              percent(r.mma_utilisation()), percent(r.datasheet_utilisation()),
-             r.default_time_us > 0 ? fmt::format("{:.2f}x", r.default_time_us / r.time_us) : "-",
+             r.default_time_us > 0 ? formatted("{:.2f}x", r.default_time_us / r.time_us) : "-",
              name_of(r.evidence), name_of(r.effort), flags_of(r),
              r.restriction.empty() ? "-" : r.restriction, r.config});
     if (!table.empty()) table.print();
@@ -96,9 +96,9 @@ Result<Code> show(const Cli& cli, const Arguments& arguments) {
         if (!cli.json) {
             print_records(key, *records);
             if (!problems.empty())
-                print_line(fmt::format("coverage of {} problems: {} exact, {} bucket, {} none",
-                                       problems.size(), coverage["exact"].get<int>(),
-                                       coverage["bucket"].get<int>(), coverage["none"].get<int>()));
+                print_line(formatted("coverage of {} problems: {} exact, {} bucket, {} none",
+                                     problems.size(), coverage["exact"].get<int>(),
+                                     coverage["bucket"].get<int>(), coverage["none"].get<int>()));
             continue;
         }
         nlohmann::json rows = nlohmann::json::array();
@@ -140,7 +140,7 @@ Answer look_up(const std::vector<Record>& records, const Problem& problem, const
                   r.time_us};
         if (match.distance == 0) return answer;
     }
-    answer.advice = fmt::format("attune tune --shapes {}", problem.text());
+    answer.advice = formatted("attune tune --shapes {}", problem.text());
     if (match.record != nullptr) return answer;
     answer.match = "none";
     const std::string name = key.name.starts_with("emu ") ? key.name.substr(4) : key.name;
@@ -184,7 +184,7 @@ Result<Code> lookup(const Cli& cli, const Arguments& arguments) {
                         {"expected_us", a.expected_us},
                         {"evidence", a.evidence},
                         {"advice", a.advice}});
-        table.add({problem.text(), a.match, fmt::format("{:.2f}", a.distance),
+        table.add({problem.text(), a.match, formatted("{:.2f}", a.distance),
                    a.expected_us > 0 ? short_number(a.expected_us) : "-", dash(a.evidence),
                    dash(a.record_shape), dash(a.config), dash(a.advice)});
     }

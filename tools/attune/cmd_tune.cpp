@@ -1,8 +1,8 @@
 // tune, build, bench.
-#include <fmt/format.h>
 
 #include <cmath>
 
+#include "generator/formatted.h"
 #include "tools/attune/commands.h"
 #include "tools/attune/output.h"
 #include "tuner/build.h"
@@ -43,7 +43,7 @@ Result<void> complete(TuneArguments& arguments) {
     request.budget_s = arguments.budget.empty() ? 0 : parse_duration_s(arguments.budget);
     if (request.budget_s < 0)
         return Error{Code::invalid_argument,
-                     fmt::format("'{}' is no length of time", arguments.budget),
+                     formatted("'{}' is no length of time", arguments.budget),
                      "write 90s, 10m or 2h"};
     auto problems = problems_of(arguments.shapes);
     if (!problems) return problems.error();
@@ -79,10 +79,9 @@ void print_tuned(const std::vector<TuneOutcome>& outcomes) {
             continue;
         }
         table.add({outcome.problem.text(), short_number(r.time_us), short_number(r.tflops),
-                   gain(r) > 0 ? fmt::format("{:.2f}x", gain(r)) : "-",
-                   fmt::format("{}", r.candidates_compiled),
-                   fmt::format("{}", r.candidates_checked), fmt::format("{}", r.candidates_timed),
-                   state_of(outcome), r.config});
+                   gain(r) > 0 ? formatted("{:.2f}x", gain(r)) : "-",
+                   formatted("{}", r.candidates_compiled), formatted("{}", r.candidates_checked),
+                   formatted("{}", r.candidates_timed), state_of(outcome), r.config});
         if (outcome.skipped) continue;
         if (gain(r) > 0) logs += std::log(gain(r)), ++gains;
         compiled += r.candidates_compiled;
@@ -90,11 +89,10 @@ void print_tuned(const std::vector<TuneOutcome>& outcomes) {
         timed += r.candidates_timed;
     }
     table.print();
-    print_line(
-        fmt::format("{} candidates compiled, {} checked, {} timed{}", compiled, checked, timed,
-                    gains > 0 ? fmt::format("; gain over the default {:.3f}x (geomean of {})",
-                                            std::exp(logs / gains), gains)
-                              : ""));
+    print_line(formatted("{} candidates compiled, {} checked, {} timed{}", compiled, checked, timed,
+                         gains > 0 ? formatted("; gain over the default {:.3f}x (geomean of {})",
+                                               std::exp(logs / gains), gains)
+                                   : ""));
 }
 
 nlohmann::json to_json(const TuneOutcome& outcome) {
@@ -144,18 +142,18 @@ Result<Code> run_tune(const Cli& cli, TuneArguments& arguments) {
     print_tuned(*outcomes);
     if (left > 0)
         print_line(
-            fmt::format("{} problems left when the budget was used up: go on with --resume", left));
+            formatted("{} problems left when the budget was used up: go on with --resume", left));
     return code;
 }
 
 std::string effort_table() {
     std::string text = "Efforts (a lower one never overwrites a higher one's record):\n";
     for (const EffortPlan& plan : effort_plans()) {
-        text += fmt::format("  {:<11} {}", name_of(plan.effort), plan.summary);
-        if (!plan.whole_space) text += fmt::format("; {} first", plan.first_candidates);
+        text += formatted("  {:<11} {}", name_of(plan.effort), plan.summary);
+        if (!plan.whole_space) text += formatted("; {} first", plan.first_candidates);
         if (plan.neighbour_rounds > 0)
-            text += fmt::format(", {} rounds of {}", plan.neighbour_rounds, plan.round_candidates);
-        if (plan.finalists > 0) text += fmt::format(", {} finalists", plan.finalists);
+            text += formatted(", {} rounds of {}", plan.neighbour_rounds, plan.round_candidates);
+        if (plan.finalists > 0) text += formatted(", {} finalists", plan.finalists);
         text += "\n";
     }
     return text;
@@ -217,7 +215,7 @@ Code report(const Cli& cli, const std::vector<BuildOutcome>& built) {
     if (cli.json)
         print_json({{"built", list}});
     else
-        print_line(fmt::format(
+        print_line(formatted(
             "{} kernels built, {} failed, {} outdated (measured with other templates: tune them "
             "again)",
             built.size() - failed, failed, outdated));
@@ -239,9 +237,9 @@ Result<Code> run_build(const Cli& cli, const BuildArguments& arguments) {
     }
     const auto built = build(request, [](const BuildOutcome& outcome, std::size_t done,
                                          std::size_t total) {
-        print_note(fmt::format("[{}/{}] {} {}{}", done, total, outcome.record.problem.text(),
-                               outcome.record.config,
-                               outcome.error.code == Code::ok ? "" : ": " + outcome.error.text()));
+        print_note(formatted("[{}/{}] {} {}{}", done, total, outcome.record.problem.text(),
+                             outcome.record.config,
+                             outcome.error.code == Code::ok ? "" : ": " + outcome.error.text()));
     });
     if (!built) return built.error();
     return report(cli, *built);
@@ -271,13 +269,13 @@ std::vector<std::string> bench_cells(const Measurement& row, double tflops) {
     const bool ok = row.verdict == Verdict::ok;
     return {ok ? short_number(row.median_us) : "-",
             ok ? short_number(tflops) : "-",
-            fmt::format("{:.1f}%", 100 * row.spread),
-            fmt::format("{:.2e}", row.max_error),
-            fmt::format("{:.2e}", row.error_bar),
-            fmt::format("{}", row.registers),
-            fmt::format("{}", row.spill_bytes),
-            fmt::format("{}", row.shared_bytes),
-            ok ? "ok" : fmt::format("{}: {}", name_of(row.verdict), row.reason),
+            formatted("{:.1f}%", 100 * row.spread),
+            formatted("{:.2e}", row.max_error),
+            formatted("{:.2e}", row.error_bar),
+            formatted("{}", row.registers),
+            formatted("{}", row.spill_bytes),
+            formatted("{}", row.shared_bytes),
+            ok ? "ok" : formatted("{}: {}", name_of(row.verdict), row.reason),
             row.config};
 }
 

@@ -1,10 +1,10 @@
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 
+#include "generator/formatted.h"
 #include "generator/presets.h"
 #include "runtime/device.h"
 #include "tools/attune/commands.h"
@@ -37,7 +37,7 @@ std::string known_archs() {
     for (const Target& target : known_targets())
         if (std::find(archs.begin(), archs.end(), target.arch) == archs.end())
             archs.push_back(target.arch);
-    return fmt::format("{}", fmt::join(archs, " "));
+    return formatted("{}", fmt::join(archs, " "));
 }
 
 }  // namespace
@@ -98,7 +98,7 @@ Result<Target> target_of(const std::string& gpu, const std::string& arch) {
         target.arch = arch;
         return target;
     }
-    return Error{Code::not_found, fmt::format("no known GPU has arch '{}'", arch),
+    return Error{Code::not_found, formatted("no known GPU has arch '{}'", arch),
                  "use one of " + known_archs() + ", or --gpu"};
 }
 
@@ -123,7 +123,7 @@ Result<DeviceKey> device_key_of(const Store& store, const std::string& text) {
         if (key.name == name) return key;
     std::string names;
     for (const DeviceKey& key : *stored) names += (names.empty() ? "" : ", ") + key.name;
-    return Error{Code::not_found, fmt::format("the store has no records of '{}'", text),
+    return Error{Code::not_found, formatted("the store has no records of '{}'", text),
                  names.empty() ? "it is empty: tune or import first" : "it has " + names};
 }
 
@@ -132,9 +132,9 @@ Result<std::string> read_file(const std::string& path) {
     const auto bytes = std::filesystem::file_size(path, fault);
     std::ifstream file(path, std::ios::binary);
     if (fault || !file)
-        return Error{Code::not_found, fmt::format("cannot read {}", path), "check the path"};
+        return Error{Code::not_found, formatted("cannot read {}", path), "check the path"};
     if (bytes > most_file_bytes)
-        return Error{Code::invalid_argument, fmt::format("{} is longer than 64 MiB", path),
+        return Error{Code::invalid_argument, formatted("{} is longer than 64 MiB", path),
                      "give a file that attune wrote"};
     std::ostringstream content;
     content << file.rdbuf();

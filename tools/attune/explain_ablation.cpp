@@ -1,6 +1,6 @@
 // explain --ablation.
-#include <fmt/format.h>
 
+#include "generator/formatted.h"
 #include "tools/attune/commands.h"
 #include "tools/attune/output.h"
 #include "tuner/ablation.h"
@@ -14,28 +14,28 @@ double share(double tflops, double peak_tflops) {
 
 void print(const AblationReport& report) {
     const double datasheet = report.device.target.dense_f16_tflops;
-    print_line(fmt::format(
+    print_line(formatted(
         "{}: {}, datasheet {} TFLOP/s", report.device.target.name,
         report.mma_peak_tflops > 0
-            ? fmt::format("MMA peak {} TFLOP/s, measured", short_number(report.mma_peak_tflops))
+            ? formatted("MMA peak {} TFLOP/s, measured", short_number(report.mma_peak_tflops))
             : "MMA peak not measured",
         short_number(datasheet)));
     Table table({"step", "TFLOP/s", "gain", "of peak", "of sheet", "smem", "tried", "config"});
     for (const AblationRow& row : report.rows) {
         if (!row.left_out.empty()) {
-            table.add({row.step.name, "-", "-", "-", "-", "-", fmt::format("{}", row.candidates),
+            table.add({row.step.name, "-", "-", "-", "-", "-", formatted("{}", row.candidates),
                        "left out: " + row.left_out});
             continue;
         }
         table.add({row.step.name, short_number(row.tflops),
-                   row.gain > 0 ? fmt::format("{:.2f}x", row.gain) : "-",
+                   row.gain > 0 ? formatted("{:.2f}x", row.gain) : "-",
                    percent(share(row.tflops, report.mma_peak_tflops)),
-                   percent(share(row.tflops, datasheet)), fmt::format("{}", row.best.shared_bytes),
-                   fmt::format("{}", row.candidates), row.best.config});
+                   percent(share(row.tflops, datasheet)), formatted("{}", row.best.shared_bytes),
+                   formatted("{}", row.candidates), row.best.config});
     }
     table.print();
     for (const AblationRow& row : report.rows)
-        print_line(fmt::format("{}: {}", row.step.name, row.step.meaning));
+        print_line(formatted("{}: {}", row.step.name, row.step.meaning));
 }
 
 nlohmann::json to_json(const AblationRow& row, const AblationReport& report) {

@@ -1,12 +1,12 @@
 #include "tools/attune/output.h"
 
-#include <fmt/format.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
 
+#include "generator/formatted.h"
 #include "runtime/record_fields.h"
 #include "tools/attune/exit_codes.h"
 
@@ -33,8 +33,8 @@ struct FieldWriter {
 
 std::string duration(double seconds) {
     const int s = int(std::clamp(seconds, 0.0, 359999.0));
-    return s >= 3600 ? fmt::format("{}h{:02}m", s / 3600, s / 60 % 60)
-                     : fmt::format("{}m{:02}s", s / 60, s % 60);
+    return s >= 3600 ? formatted("{}h{:02}m", s / 3600, s / 60 % 60)
+                     : formatted("{}m{:02}s", s / 60, s % 60);
 }
 
 }  // namespace
@@ -53,8 +53,8 @@ void Table::print() const {
     for (const auto& row : rows_) {
         std::string line;
         for (std::size_t i = 0; i < row.size(); ++i)
-            line += right[i] ? fmt::format("{:>{}}  ", row[i], widths[i])
-                             : fmt::format("{:<{}}  ", row[i], widths[i]);
+            line += right[i] ? formatted("{:>{}}  ", row[i], widths[i])
+                             : formatted("{:<{}}  ", row[i], widths[i]);
         line.erase(line.find_last_not_of(' ') + 1);
         print_line(line);
     }
@@ -65,11 +65,11 @@ void print_json(const nlohmann::json& json) {
 }
 
 void print_line(const std::string& text) {
-    fmt::print(stdout, "{}\n", text);
+    std::fputs((text + "\n").c_str(), stdout);
 }
 
 void print_note(const std::string& text) {
-    fmt::print(stderr, "{}\n", text);
+    std::fputs((text + "\n").c_str(), stderr);
 }
 
 int print_error(const Error& error, bool json) {
@@ -117,33 +117,33 @@ nlohmann::json to_json(const Measurement& measurement) {
 }
 
 std::string short_number(double value) {
-    return value >= 1000  ? fmt::format("{:.0f}", value)
-           : value >= 100 ? fmt::format("{:.1f}", value)
-           : value >= 10  ? fmt::format("{:.2f}", value)
-                          : fmt::format("{:.3f}", value);
+    return value >= 1000  ? formatted("{:.0f}", value)
+           : value >= 100 ? formatted("{:.1f}", value)
+           : value >= 10  ? formatted("{:.2f}", value)
+                          : formatted("{:.3f}", value);
 }
 
 std::string percent(double share) {
-    return share > 0 ? fmt::format("{:.1f}%", 100 * share) : "-";
+    return share > 0 ? formatted("{:.1f}%", 100 * share) : "-";
 }
 
 std::string exit_codes_text() {
-    std::string text = fmt::format("Exit codes:\n  {:>2}  wrong usage\n", exit_usage);
+    std::string text = formatted("Exit codes:\n  {:>2}  wrong usage\n", exit_usage);
     for (const ExitCode& row : exit_codes)
-        text += fmt::format("  {:>2}  {}: {}\n", row.exit, code_name(row.code), row.meaning);
+        text += formatted("  {:>2}  {}: {}\n", row.exit, code_name(row.code), row.meaning);
     return text;
 }
 
 std::string Progress::line(const TuneProgress& at) const {
     std::string text =
-        fmt::format("[{}/{}] {} {}", at.problem_index + 1, at.problem_count, at.problem, at.stage);
-    if (at.total > 0) text += fmt::format(" {}/{}", at.done, at.total);
+        formatted("[{}/{}] {} {}", at.problem_index + 1, at.problem_count, at.problem, at.stage);
+    if (at.total > 0) text += formatted(" {}/{}", at.done, at.total);
     if (at.best_us > 0)
-        text += fmt::format(" best {} us {}", short_number(at.best_us), at.best_config);
+        text += formatted(" best {} us {}", short_number(at.best_us), at.best_config);
     const double part = at.total > 0 ? double(at.done) / at.total : 0;
     const double share = (double(at.problem_index) + part) / double(at.problem_count);
-    if (at.done > 0 && at.elapsed_s > 0) text += fmt::format(" {:.1f}/s", at.done / at.elapsed_s);
-    if (share > 0) text += fmt::format(" {} left", duration(at.elapsed_s * (1 - share) / share));
+    if (at.done > 0 && at.elapsed_s > 0) text += formatted(" {:.1f}/s", at.done / at.elapsed_s);
+    if (share > 0) text += formatted(" {} left", duration(at.elapsed_s * (1 - share) / share));
     return text;
 }
 
@@ -160,7 +160,7 @@ void Progress::show(const TuneProgress& at) {
         winsize window{};
         ioctl(2, TIOCGWINSZ, &window);
         const std::size_t columns = window.ws_col > 1 ? window.ws_col - 1u : 200;
-        fmt::print(stderr, "\r\033[K{}", line(at).substr(0, columns));
+        std::fputs(("\r\033[K" + line(at).substr(0, columns)).c_str(), stderr);
         std::fflush(stderr);
         open_line_ = true;
     } else {
@@ -169,7 +169,7 @@ void Progress::show(const TuneProgress& at) {
 }
 
 void Progress::finish() {
-    if (open_line_) fmt::print(stderr, "\n");
+    if (open_line_) std::fputs("\n", stderr);
     open_line_ = false;
 }
 
