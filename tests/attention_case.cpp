@@ -285,7 +285,34 @@ std::string difference(const Problem& problem, const Reference& reference, const
     return "";
 }
 
+namespace {
+
+std::vector<std::string> mfma_configs(DType dtype) {
+    std::vector<std::string> configs{
+        "mfma/q64.kv32.w2.mma32",
+        "mfma/q64.kv64.w1.mma16.s2.rescale=moved.dir=fwd",
+        "mfma/q128.kv32.w4.mma32.s2.rescale=stale.mix=yes",
+        "mfma/q32.kv64.w2.mma16.rescale=stale.mix=yes",
+    };
+    if (dtype == DType::bf16) configs.push_back("mfma/q64.kv32.w2.mma32.s2.rescale=defer.mix=yes");
+    return configs;
+}
+
+std::vector<std::string> wmma_configs(DType dtype) {
+    std::vector<std::string> configs{
+        "wmma/q32.kv32.w2",
+        "wmma/q64.kv16.w2.s2.rescale=moved.dir=fwd",
+        "wmma/q64.kv32.w4.s2.rescale=stale.mix=yes",
+    };
+    if (dtype == DType::bf16) configs.push_back("wmma/q64.kv64.w4.rescale=defer.mix=yes");
+    return configs;
+}
+
+}  // namespace
+
 std::vector<std::string> policy_configs(DType dtype, const Target& target) {
+    if (target.arch.starts_with("gfx9")) return mfma_configs(dtype);
+    if (target.arch.starts_with("gfx")) return wmma_configs(dtype);
     std::vector<std::string> configs{
         "mma/q64.kv32.w4",
         "mma/q32.kv32.w2.s2.rescale=moved.dir=fwd",

@@ -23,14 +23,15 @@ TEST(GridDevice, IsTheOneAskedFor) {
     EXPECT_EQ(bed.device().info().id, test_device_id());
     EXPECT_EQ(bed.emulated(), test_device_id().starts_with("emu:"));
     const Signature signature = widest_signature();
-    const Config config = *Config::parse("mma/q64.kv32.w4");
+    const Config config =
+        grid_families(bed.target()).front()->default_config(signature, bed.target());
     const auto binary =
         bed.compiler().compile(emit({signature, config, bed.target()}), bed.target().arch);
     ASSERT_TRUE(binary) << binary.error().text();
-    // Code of the one does not run on the other: an ELF's machine is x86-64, or CUDA.
+    // Code of the one does not run on the other: an ELF's machine is x86-64, CUDA or AMDGPU.
     std::uint16_t machine = 0;
     std::memcpy(&machine, binary->bytes.data() + 18, 2);
-    EXPECT_EQ(machine, bed.emulated() ? 62 : 190);
+    EXPECT_EQ(machine, bed.emulated() ? 62 : bed.target().vendor == Vendor::nvidia ? 190 : 224);
     const Problem problem{signature, {1, 1, 1, 64, 64}};
     ASSERT_TRUE(bed.run(problem, config, normal_tensors(problem, 1)));
     if (bed.emulated()) {
