@@ -19,9 +19,12 @@
 namespace attune {
 
 namespace emu {
-static const Operations* operations;  // set when the object is loaded, before any thread runs
-static void bind(const Operations* given) {
+// Set when the object is loaded, before any thread runs.
+static const Operations* operations;
+static int wave_size;
+static void bind(const Operations* given, int lanes) {
     operations = given;
+    wave_size = lanes;
 }
 }  // namespace emu
 
@@ -43,10 +46,10 @@ ATTUNE_DEVICE int thread_index() {
     return emu::operations->thread_index();
 }
 ATTUNE_DEVICE int lane_index() {
-    return thread_index() & 31;
+    return thread_index() % emu::wave_size;
 }
 ATTUNE_DEVICE int warp_index() {
-    return thread_index() >> 5;
+    return thread_index() / emu::wave_size;
 }
 ATTUNE_DEVICE int cta_index() {
     return emu::operations->cta_index();
@@ -222,6 +225,12 @@ ATTUNE_DEVICE unsigned pack2(float lo, float hi, F16) {
 ATTUNE_DEVICE unsigned pack2(float lo, float hi, BF16) {
     return emu::to_bf16(lo) | emu::to_bf16(hi) << 16;
 }
+ATTUNE_DEVICE unsigned low_halves(unsigned a, unsigned b) {
+    return (a & 0xffffu) | b << 16;
+}
+ATTUNE_DEVICE unsigned high_halves(unsigned a, unsigned b) {
+    return a >> 16 | (b & 0xffff0000u);
+}
 ATTUNE_DEVICE float to_float(unsigned short bits, F16) {
     // Moving exponent and fraction into place leaves the exponent 112 too small; a product with
     // 2^112 is right for subnormals too. Infinity and NaN get the highest exponent.
@@ -258,3 +267,4 @@ ATTUNE_DEVICE unsigned long long clock_cycles() {
 }  // namespace attune
 
 #include "templates/target/emu/hopper.h"
+#include "templates/target/emu/matrix.h"
