@@ -131,7 +131,7 @@ TEST_F(CliTest, CommandsThatNeedNoStore) {
 
     const Ran doctor = attune("doctor --json");
     EXPECT_EQ(doctor.exit, 0) << doctor.out;
-    EXPECT_EQ(doctor.parsed()["checks"].size(), 5u);
+    EXPECT_EQ(doctor.parsed()["checks"].size(), 6u);
 
     const Ran emitted = attune("emit --signature bf16.d64.causal --gpu a10 --json");
     EXPECT_EQ(emitted.exit, 0);

@@ -17,10 +17,11 @@ namespace {
 
 #ifdef ATTUNE_HAVE_CUDA_HEADERS
 
-/// The same bits in the same registers: integers and enums by size, pointers by what they point at.
+/// The same bits in the same registers: integers and enums by size, pointers by what they point at,
+/// which we may leave open (void).
 template <class Ours, class Real>
 constexpr bool same_value() {
-    if constexpr (std::is_same_v<Ours, Real>)
+    if constexpr (std::is_same_v<Ours, Real> || std::is_void_v<Ours>)
         return true;
     else if constexpr (std::is_pointer_v<Ours> && std::is_pointer_v<Real>)
         return same_value<std::remove_cv_t<std::remove_pointer_t<Ours>>,
@@ -43,10 +44,11 @@ requires(sizeof...(A1) == sizeof...(A2)) struct SameCall<R1 (*)(A1...), R2 (*)(A
     static_assert(SameCall<decltype(attune::cuda::Driver::name), decltype(&::name)>::value, #name);
 ATTUNE_CUDA_ENTRY_POINTS(ATTUNE_SAME_CUDA)
 ATTUNE_CUDA_OPTIONAL_ENTRY_POINTS(ATTUNE_SAME_CUDA)
-#define ATTUNE_SAME_NVRTC(name, parameters)                                                   \
-    static_assert(SameCall<decltype(attune::nvrtc::Library::name), decltype(&::name)>::value, \
+#define ATTUNE_SAME_NVRTC(member, name, parameters)                                             \
+    static_assert(SameCall<decltype(attune::nvrtc::Library::member), decltype(&::name)>::value, \
                   #name);
-ATTUNE_NVRTC_ENTRY_POINTS(ATTUNE_SAME_NVRTC)
+ATTUNE_PROGRAM_CALLS(ATTUNE_SAME_NVRTC, nvrtc, CUBIN)
+ATTUNE_NVRTC_CALLS(ATTUNE_SAME_NVRTC)
 
 // The comparison can fail.
 static_assert(!SameCall<int (*)(int), int (*)(long)>::value);
@@ -91,8 +93,7 @@ static_assert(same_number(attune::cuda::tensor_map_l2_promotion_256,
                           CU_TENSOR_MAP_L2_PROMOTION_L2_256B));
 static_assert(same_number(attune::cuda::host_alloc_portable, CU_MEMHOSTALLOC_PORTABLE));
 static_assert(same_number(attune::cuda::host_alloc_device_map, CU_MEMHOSTALLOC_DEVICEMAP));
-static_assert(same_number(attune::nvrtc::success, NVRTC_SUCCESS));
-static_assert(same_number(attune::nvrtc::error_invalid_option, NVRTC_ERROR_INVALID_OPTION));
+static_assert(NVRTC_SUCCESS == 0 && NVRTC_ERROR_INVALID_OPTION == 5);
 
 TEST(CudaDeclarations, agree_with_the_headers) {
     SUCCEED() << "held at compile time against CUDA " << CUDA_VERSION;

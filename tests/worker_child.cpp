@@ -1,5 +1,5 @@
 // A worker process that misbehaves as told: worker_child MODE[:TEXT] ROLE WHAT.
-//   real         as `attune worker ROLE WHAT`
+//   real, worker as `attune worker ROLE WHAT`, which knows one role less: disassemble
 //   echo         answers each request with itself, after a stage
 //   crash, exit, hang, garbage, half       on every request
 //   crash:TEXT, hang:TEXT, exit:TEXT       on requests about a kernel whose text holds TEXT, else
@@ -11,6 +11,7 @@
 #include <iostream>
 #include <string>
 
+#include "tests/disassembly.h"
 #include "tuner/worker_serve.h"
 
 namespace {
@@ -44,8 +45,11 @@ int main(int argc, char** argv) {
     const std::string how = mode.substr(0, mode.find(':'));
     const int socket = take_worker_socket();
     Handler real;
-    if (how == "real" || mode != how)
-        real = role == "compile" ? compile_handler(what) : measure_handler(what);
+    if (how == "real" || how == "worker" || mode != how) {
+        if (role == "compile") real = compile_handler(what);
+        if (role == "measure") real = measure_handler(what);
+        if (role == "disassemble") real = disassemble_handler();
+    }
     serve(socket, [&](const Message& request, const Stage& stage) -> Result<Message> {
         if (how == "echo") {
             stage("thinking");

@@ -204,7 +204,8 @@ Result<AblationReport> run_ablation(const AblationRequest& request,
             std::min(target.shared_bytes_per_cta, request.max_shared_bytes);
     const auto family = family_of(request, target);
     if (!family) return family.error();
-    auto pool = CompilePool::open(request.workers, compiler_for(bench->info().emulated));
+    auto pool = CompilePool::open(
+        request.workers, compiler_for(bench->info().target.vendor, bench->info().emulated));
     if (!pool) return pool.error();
     if (auto ready = bench->prepare(request.problem); !ready) return ready.error();
     Trial trial(**pool, *bench, target, request.problem);

@@ -6,6 +6,7 @@
 #include "generator/emit.h"
 #include "generator/formatted.h"
 #include "tuner/devices.h"
+#include "tuner/tune.h"
 #include "tuner/worker_pool.h"
 
 namespace attune {
@@ -19,7 +20,8 @@ bool is_emulated(const DeviceKey& device) {
 }
 
 Result<CompilePool*> pool_for(Pools& pools, const BuildRequest& request, const Record& record) {
-    const std::string compiler = compiler_for(is_emulated(record.device));
+    const std::string compiler =
+        compiler_for(target_of(record.device).vendor, is_emulated(record.device));
     std::unique_ptr<CompilePool>& pool = pools[compiler];
     if (!pool) {
         auto opened = CompilePool::open(request.workers, compiler);
@@ -56,8 +58,7 @@ Result<Pending> submit(Pools& pools, const BuildRequest& request, Record record)
     } else {
         auto pool = pool_for(pools, request, record);
         if (!pool) return pool.error();
-        Target target;
-        target.arch = record.device.arch;
+        const Target target = target_of(record.device);
         const Source source = emit({record.problem.signature, *config, target});
         pending.outcome.outdated = source.hash != record.source_hash;
         pending.compiled = (*pool)->compile(source, target.arch);

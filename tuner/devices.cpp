@@ -4,6 +4,8 @@
 
 #include "generator/formatted.h"
 #include "runtime/emu/emu.h"
+#include "tuner/compiler_process.h"
+#include "tuner/tune.h"
 
 namespace attune {
 namespace {
@@ -12,8 +14,18 @@ using OpenCompiler = Result<std::unique_ptr<Compiler>> (*)(const std::vector<Tem
 struct CompilerRow {
     const char* name;
     OpenCompiler open;
+    bool own_process;
 };
-constexpr CompilerRow compilers[] = {{"nvrtc", open_nvrtc}, {"host", open_host_compiler}};
+constexpr CompilerRow compilers[] = {{"nvrtc", open_nvrtc, false},
+                                     {"hiprtc", open_hiprtc, true},
+                                     {"host", open_host_compiler, false}};
+
+Result<const CompilerRow*> find_compiler(const std::string& name) {
+    for (const CompilerRow& row : compilers)
+        if (name == row.name) return &row;
+    return Error{Code::invalid_argument, formatted("'{}' is no compiler", name),
+                 "use nvrtc, hiprtc or host"};
+}
 
 Error unknown_device(const std::string& id) {
     return {Code::invalid_argument, formatted("'{}' is no device", id),
@@ -48,15 +60,24 @@ std::vector<DeviceInfo> cuda_devices() {
     }
 }
 
-const char* compiler_for(bool emulated) {
-    return compilers[emulated ? 1 : 0].name;
+const char* compiler_for(Vendor vendor, bool emulated) {
+    if (emulated) return "host";
+    return vendor == Vendor::nvidia ? "nvrtc" : "hiprtc";
 }
 
 Result<std::unique_ptr<Compiler>> open_compiler(const std::string& name) {
-    for (const CompilerRow& row : compilers)
-        if (name == row.name) return row.open(embedded_templates());
-    return Error{Code::invalid_argument, formatted("'{}' is no compiler", name),
-                 "use nvrtc or host"};
+    const auto row = find_compiler(name);
+    if (!row) return row.error();
+    if (!(*row)->own_process) return (*row)->open(embedded_templates());
+    auto process = CompilerProcess::open({}, name);
+    if (!process) return process.error();
+    return std::unique_ptr<Compiler>(std::move(*process));
+}
+
+Result<std::unique_ptr<Compiler>> open_compiler_here(const std::string& name) {
+    const auto row = find_compiler(name);
+    if (!row) return row.error();
+    return (*row)->open(embedded_templates());
 }
 
 }  // namespace attune

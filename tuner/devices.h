@@ -17,9 +17,12 @@ Result<std::unique_ptr<Device>> open_device(const std::string& id);
 /// are emu:<id> for every NVIDIA id of known_targets().
 std::vector<DeviceInfo> cuda_devices();
 
-/// "nvrtc" for GPUs, "host" for the emulator.
-const char* compiler_for(bool emulated);
-/// "nvrtc" or "host".
+/// "nvrtc" or "hiprtc" by vendor, "host" for the emulator.
+const char* compiler_for(Vendor vendor, bool emulated);
+/// "nvrtc", "hiprtc" or "host". hiprtc works in a process of its own, started from this executable
+/// (tuner/compiler_process.h).
 Result<std::unique_ptr<Compiler>> open_compiler(const std::string& name);
+/// In this process, whatever a source may do to it: what a worker process opens.
+Result<std::unique_ptr<Compiler>> open_compiler_here(const std::string& name);
 
 }  // namespace attune

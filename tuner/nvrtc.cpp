@@ -2,17 +2,13 @@
 #include "tuner/nvrtc.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstdlib>
 #include <regex>
 
 #include "generator/formatted.h"
-#include "tuner/compiler.h"
 
 namespace attune {
 namespace {
-
-using namespace nvrtc;
 
 /// What ptxas says about `entry` in a log made with -v; -1 where it says nothing.
 Resources resources_in(const std::string& log, const std::string& entry) {
@@ -37,133 +33,60 @@ Resources resources_in(const std::string& log, const std::string& entry) {
     return found;
 }
 
-class NvrtcCompiler final : public Compiler {
+class NvrtcCompiler final : public ProgramCompiler {
 public:
-    NvrtcCompiler(Library library, std::string toolchain, std::vector<int> archs,
+    NvrtcCompiler(const nvrtc::Library& library, Info info,
                   const std::vector<TemplateFile>& templates)
-        : nvrtc_(std::move(library)), toolchain_(std::move(toolchain)), archs_(std::move(archs)) {
-        for (const TemplateFile& file : templates) {
-            headers_.push_back(file);
-            if (file.name == "templates/target/cuda.h") headers_.push_back({"target.h", file.text});
-        }
-    }
-
-    std::string toolchain() const override { return toolchain_; }
-    Result<Binary> compile(const Source& source, const std::string& arch) override;
+        : ProgramCompiler(library, std::move(info), templates, "templates/target/cuda.h") {}
 
 private:
-    Result<void> knows(const std::string& arch) const;
-    Result<nvrtcProgram> create(const Source& source) const;
-    Result<void> run(nvrtcProgram program, const Source& source, const std::string& arch,
-                     Binary& binary) const;
-    std::string log_of(nvrtcProgram program) const;
-
-    Library nvrtc_;
-    std::string toolchain_;
-    std::vector<int> archs_;
-    std::vector<TemplateFile> headers_;
+    Result<void> knows(const std::string& arch) const override;
+    std::vector<std::string> options(const std::string& arch) const override {
+        return {"--gpu-architecture=" + arch, "--std=c++20", "-default-device",
+                "--ptxas-options=-v"};
+    }
+    Result<Resources> resources(const Binary& binary) const override {
+        return resources_in(binary.log, binary.entry);
+    }
 };
 
+int number_of(const std::string& arch) {
+    return arch.starts_with("sm_") ? std::atoi(arch.c_str() + 3) : 0;
+}
+
 Result<void> NvrtcCompiler::knows(const std::string& arch) const {
-    const int asked = arch.starts_with("sm_") ? std::atoi(arch.c_str() + 3) : 0;
-    if (std::find(archs_.begin(), archs_.end(), asked) != archs_.end()) return {};
-    const bool newer = !archs_.empty() && asked > archs_.back();
+    const int asked = number_of(arch);
+    const std::vector<std::string> known = archs();
+    if (std::find(known.begin(), known.end(), formatted("sm_{}", asked)) != known.end()) return {};
+    const bool newer = !known.empty() && asked > number_of(known.back());
     return Error{
         Code::unsupported,
-        formatted("{} does not know {}{}; it knows sm_{}", toolchain_, arch,
-                  newer ? ", which is newer than this NVRTC" : "", fmt::join(archs_, ", sm_")),
+        formatted("{} does not know {}{}; it knows {}", toolchain(), arch,
+                  newer ? ", which is newer than this NVRTC" : "", fmt::join(known, ", ")),
         newer ? "install a newer NVRTC and point ATTUNE_NVRTC at it" : "ask for one of these"};
-}
-
-Result<nvrtcProgram> NvrtcCompiler::create(const Source& source) const {
-    std::vector<const char*> texts, names;
-    for (const TemplateFile& header : headers_) {
-        texts.push_back(header.text.c_str());
-        names.push_back(header.name.c_str());
-    }
-    nvrtcProgram program = nullptr;
-    const nvrtcResult made =
-        nvrtc_.nvrtcCreateProgram(&program, source.text.c_str(), "attune_kernel.cu",
-                                  static_cast<int>(texts.size()), texts.data(), names.data());
-    if (made == success) return program;
-    return Error{Code::compile_failed, formatted("nvrtcCreateProgram failed ({})", made),
-                 "check memory, and the NVRTC that `attune doctor` names"};
-}
-
-std::string NvrtcCompiler::log_of(nvrtcProgram program) const {
-    std::size_t bytes = 0;
-    if (nvrtc_.nvrtcGetProgramLogSize(program, &bytes) != success || bytes == 0) return {};
-    std::string log(bytes, '\0');
-    if (nvrtc_.nvrtcGetProgramLog(program, log.data()) != success) return {};
-    log.resize(log.find('\0') == std::string::npos ? bytes : log.find('\0'));
-    return log;
-}
-
-Result<void> NvrtcCompiler::run(nvrtcProgram program, const Source& source, const std::string& arch,
-                                Binary& binary) const {
-    std::vector<std::string> options = {"--gpu-architecture=" + arch, "--std=c++20",
-                                        "-default-device", "--ptxas-options=-v"};
-    options.insert(options.end(), source.options.begin(), source.options.end());
-    std::vector<const char*> arguments;
-    for (const std::string& option : options) arguments.push_back(option.c_str());
-    const nvrtcResult compiled =
-        nvrtc_.nvrtcCompileProgram(program, static_cast<int>(arguments.size()), arguments.data());
-    binary.log = log_of(program);
-    if (compiled != success)
-        return Error{Code::compile_failed,
-                     formatted("{} could not compile for {} (result {}):\n{}", toolchain_, arch,
-                               compiled, binary.log),
-                     compiled == error_invalid_option ? "check the options"
-                                                      : "`attune emit` shows the source"};
-    std::size_t bytes = 0;
-    const nvrtcResult sized = nvrtc_.nvrtcGetCUBINSize(program, &bytes);
-    binary.bytes.resize(bytes);
-    if (sized == success && bytes > 0 &&
-        nvrtc_.nvrtcGetCUBIN(program, reinterpret_cast<char*>(binary.bytes.data())) == success)
-        return {};
-    return Error{Code::compile_failed, formatted("{} gave no cubin for {}", toolchain_, arch),
-                 "ask for a real arch (sm_86), not a virtual one"};
-}
-
-Result<Binary> NvrtcCompiler::compile(const Source& source, const std::string& arch) {
-    auto known = knows(arch);
-    if (!known) return known.error();
-    const auto start = std::chrono::steady_clock::now();
-    auto program = create(source);
-    if (!program) return program.error();
-    Binary binary;
-    binary.entry = source.entry;
-    binary.toolchain = toolchain_;
-    auto done = run(*program, source, arch, binary);
-    nvrtc_.nvrtcDestroyProgram(&*program);
-    if (!done) return done.error();
-    binary.resources = resources_in(binary.log, source.entry);
-    const std::chrono::duration<double, std::milli> spent =
-        std::chrono::steady_clock::now() - start;
-    binary.compile_ms = spent.count();
-    return binary;
 }
 
 }  // namespace
 
 Result<std::unique_ptr<Compiler>> open_nvrtc(const std::vector<TemplateFile>& templates) {
-    auto library = Library::open();
-    if (!library) return library.error();
+    auto nvrtc = nvrtc::Library::open();
+    if (!nvrtc) return nvrtc.error();
     int major = 0, minor = 0, count = 0;
-    std::vector<int> archs;
-    bool answered = library->nvrtcVersion(&major, &minor) == success &&
-                    library->nvrtcGetNumSupportedArchs(&count) == success;
+    std::vector<int> numbers;
+    bool answered = nvrtc->version(&major, &minor) == 0 && nvrtc->arch_count(&count) == 0;
     if (answered) {
-        archs.resize(count);
-        answered = library->nvrtcGetSupportedArchs(archs.data()) == success;
+        numbers.resize(std::size_t(count));
+        answered = nvrtc->supported_archs(numbers.data()) == 0;
     }
+    const std::string& opened = nvrtc->library.opened();
     if (!answered)
-        return Error{Code::library_missing,
-                     formatted("{} does not answer", library->library.opened()),
+        return Error{Code::library_missing, formatted("{} does not answer", opened),
                      "set ATTUNE_NVRTC to a working libnvrtc"};
-    std::sort(archs.begin(), archs.end());
-    return std::unique_ptr<Compiler>(std::make_unique<NvrtcCompiler>(
-        *std::move(library), formatted("nvrtc {}.{}", major, minor), archs, templates));
+    std::sort(numbers.begin(), numbers.end());
+    std::vector<std::string> archs;
+    for (const int number : numbers) archs.push_back(formatted("sm_{}", number));
+    return std::unique_ptr<Compiler>(new NvrtcCompiler(
+        *nvrtc, {formatted("nvrtc {}.{}", major, minor), opened, archs}, templates));
 }
 
 }  // namespace attune

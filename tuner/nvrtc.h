@@ -2,45 +2,29 @@
 // holds them against nvrtc.h where there is one.
 #pragma once
 
-#include <cstddef>
+#include <string>
+#include <vector>
 
 #include "generator/status.h"
 #include "runtime/dynamic_library.h"
-
-struct _nvrtcProgram;
+#include "tuner/program_compiler.h"
 
 namespace attune::nvrtc {
 
-using nvrtcResult = int;
-using nvrtcProgram = _nvrtcProgram*;
+/// X(member, name, parameters): what NVRTC has beside ProgramCalls. Every call returns 0 if it
+/// succeeds.
+#define ATTUNE_NVRTC_CALLS(X)                              \
+    X(version, nvrtcVersion, (int* major, int* minor))     \
+    X(arch_count, nvrtcGetNumSupportedArchs, (int* count)) \
+    X(supported_archs, nvrtcGetSupportedArchs, (int* archs))
 
-/// X(name, parameters): every entry point returns an nvrtcResult.
-// clang-format off
-#define ATTUNE_NVRTC_ENTRY_POINTS(X)                                                              \
-    X(nvrtcVersion, (int* major, int* minor))                                                     \
-    X(nvrtcGetNumSupportedArchs, (int* count))                                                    \
-    X(nvrtcGetSupportedArchs, (int* archs))                                                       \
-    X(nvrtcCreateProgram, (nvrtcProgram* program, const char* source, const char* name,           \
-                           int headers, const char* const* texts, const char* const* names))      \
-    X(nvrtcDestroyProgram, (nvrtcProgram* program))                                               \
-    X(nvrtcCompileProgram, (nvrtcProgram program, int count, const char* const* options))         \
-    X(nvrtcGetProgramLogSize, (nvrtcProgram program, std::size_t* bytes))                         \
-    X(nvrtcGetProgramLog, (nvrtcProgram program, char* log))                                      \
-    X(nvrtcGetCUBINSize, (nvrtcProgram program, std::size_t* bytes))                              \
-    X(nvrtcGetCUBIN, (nvrtcProgram program, char* cubin))
-// clang-format on
-
-constexpr nvrtcResult success = 0;
-constexpr nvrtcResult error_invalid_option = 5;
-constexpr nvrtcResult error_compilation = 6;
-
-/// libnvrtc, opened, and its entry points.
-struct Library {
+/// libnvrtc, opened.
+struct Library : ProgramCalls {
     static Result<Library> open();
 
     DynamicLibrary library;
-#define ATTUNE_DECLARE(name, parameters) nvrtcResult(*name) parameters = nullptr;
-    ATTUNE_NVRTC_ENTRY_POINTS(ATTUNE_DECLARE)
+#define ATTUNE_DECLARE(member, name, parameters) int(*member) parameters = nullptr;
+    ATTUNE_NVRTC_CALLS(ATTUNE_DECLARE)
 #undef ATTUNE_DECLARE
 };
 

@@ -1,12 +1,10 @@
 // Finding and opening libnvrtc.
-#include <dlfcn.h>
-
-#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <sstream>
 
 #include "generator/formatted.h"
+#include "tuner/library_folders.h"
 #include "tuner/nvrtc.h"
 
 namespace attune::nvrtc {
@@ -15,16 +13,6 @@ namespace {
 namespace fs = std::filesystem;
 
 const std::vector<std::string> names = {"libnvrtc.so.13", "libnvrtc.so.12"};
-
-/// Folders of `parent` whose name starts with `prefix`, the last (newest) first.
-std::vector<std::string> folders(const fs::path& parent, std::string_view prefix) {
-    std::vector<std::string> found;
-    std::error_code error;
-    for (fs::directory_iterator it(parent, error), end; !error && it != end; it.increment(error))
-        if (it->path().filename().string().starts_with(prefix)) found.push_back(it->path());
-    std::sort(found.rbegin(), found.rend());
-    return found;
-}
 
 std::vector<std::string> toolkit_folders() {
     std::vector<std::string> toolkits;
@@ -61,17 +49,6 @@ std::vector<std::string> wheel_folders() {
     return out;
 }
 
-/// NVRTC asks the loader for its builtins by soname: having them open already makes them found
-/// wherever NVRTC itself was.
-void open_builtins(const std::string& nvrtc_path) {
-    const fs::path folder = fs::path(nvrtc_path).parent_path();
-    if (folder.empty()) return;
-    std::error_code error;
-    for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error))
-        if (it->path().filename().string().starts_with("libnvrtc-builtins.so."))
-            dlopen(it->path().c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-}
-
 }  // namespace
 
 std::vector<std::string> candidates() {
@@ -93,22 +70,14 @@ Result<Library> Library::open() {
     if (!opened) return opened.error();
     Library nvrtc;
     nvrtc.library = *std::move(opened);
-    open_builtins(nvrtc.library.opened());
-    const struct {
-        const char* name;
-        void** slot;
-    } entries[] = {
-#define ATTUNE_ENTRY(name, parameters) {#name, reinterpret_cast<void**>(&nvrtc.name)},
-        ATTUNE_NVRTC_ENTRY_POINTS(ATTUNE_ENTRY)
+    open_beside(nvrtc.library.opened(), "libnvrtc-builtins.so.");
+    const EntryPoint entries[] = {
+#define ATTUNE_ENTRY(member, name, parameters) {#name, reinterpret_cast<void**>(&nvrtc.member)},
+        ATTUNE_PROGRAM_CALLS(ATTUNE_ENTRY, nvrtc, CUBIN) ATTUNE_NVRTC_CALLS(ATTUNE_ENTRY)
 #undef ATTUNE_ENTRY
     };
-    for (const auto& entry : entries) {
-        *entry.slot = nvrtc.library.symbol(entry.name);
-        if (*entry.slot == nullptr)
-            return Error{Code::library_missing,
-                         formatted("{} has no {}", nvrtc.library.opened(), entry.name),
-                         "use NVRTC 12.0 or later"};
-    }
+    auto bound = nvrtc.library.bind(entries, "use NVRTC 12.0 or later");
+    if (!bound) return bound.error();
     return nvrtc;
 }
 

@@ -27,7 +27,8 @@ Result<Sweep> open_sweep(const TuneRequest& request) {
     if (!store) return store.error();
     auto bench = WorkerBench::open(request.workers, request.device, request.seed);
     if (!bench) return bench.error();
-    auto pool = CompilePool::open(request.workers, compiler_for(bench->info().emulated));
+    auto pool = CompilePool::open(
+        request.workers, compiler_for(bench->info().target.vendor, bench->info().emulated));
     if (!pool) return pool.error();
     Target target = bench->info().target;
     if (request.max_shared_bytes > 0)
@@ -63,12 +64,20 @@ std::string restriction_of(const std::string& family, int max_shared_bytes) {
     return text;
 }
 
+Target target_of(const DeviceKey& device) {
+    for (const Target& known : known_targets())
+        if (known.arch == device.arch) return known;
+    Target target;
+    target.vendor = device.vendor == name_of(Vendor::amd) ? Vendor::amd : Vendor::nvidia;
+    target.arch = device.arch;
+    return target;
+}
+
 bool is_outdated(const Record& record) {
     const auto config = Config::parse(record.config);
     if (!config) return true;
-    Target target;
-    target.arch = record.device.arch;
-    return emit({record.problem.signature, *config, target}).hash != record.source_hash;
+    return emit({record.problem.signature, *config, target_of(record.device)}).hash !=
+           record.source_hash;
 }
 
 Result<std::vector<TuneOutcome>> tune(const TuneRequest& request,

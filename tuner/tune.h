@@ -72,6 +72,10 @@ struct TuneOutcome {
 /// "family=mma,max_smem=101376"; "" for none.
 std::string restriction_of(const std::string& family, int max_shared_bytes);
 
+/// What the kernels of a record are emitted for: the first known GPU of the device's arch, else its
+/// vendor and arch alone.
+Target target_of(const DeviceKey& device);
+
 /// Whether the present templates would emit another kernel for a record's config than the one that
 /// was measured.
 bool is_outdated(const Record& record);

@@ -29,7 +29,8 @@ Result<BenchReport> bench_configs(const BenchRequest& request, const Stage& on_s
     auto bench = WorkerBench::open(request.workers, request.device, request.seed);
     if (!bench) return bench.error();
     const Target target = bench->info().target;
-    auto pool = CompilePool::open(request.workers, compiler_for(bench->info().emulated));
+    auto pool = CompilePool::open(
+        request.workers, compiler_for(bench->info().target.vendor, bench->info().emulated));
     if (!pool) return pool.error();
     const auto configs = configs_of(request, target);
     if (!configs) return configs.error();

@@ -14,7 +14,8 @@ namespace attune {
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Source, text, entry, hash, options)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Resources, registers, spill_bytes, stack_bytes,
-                                   shared_static_bytes, serialised_note)
+                                   shared_static_bytes, serialised_note, accumulation_registers,
+                                   scalar_registers)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Target, id, name, vendor, arch, multiprocessors,
                                    shared_bytes_per_cta, shared_bytes_per_multiprocessor,
                                    shared_bytes_reserved_per_cta, registers_per_multiprocessor,

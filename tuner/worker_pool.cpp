@@ -1,16 +1,29 @@
 #include "tuner/worker_pool.h"
 
 #include <algorithm>
-#include <optional>
 
-#include "tuner/worker.h"
-#include "tuner/worker_json.h"
+#include "tuner/compiler_process.h"
+#include "tuner/hiprtc.h"
 
 namespace attune {
 namespace {
 
 Verdict verdict_of(Code code) {
-    return code == Code::timed_out ? Verdict::timed_out : Verdict::crashed;
+    switch (code) {
+        case Code::timed_out:
+            return Verdict::timed_out;
+        case Code::device_error:
+        case Code::corrupt:
+            return Verdict::crashed;
+        default:
+            return Verdict::compile_failed;
+    }
+}
+
+Compiled compiled_by(Compiler& compiler, const Source& source, const std::string& arch) {
+    auto binary = compiler.compile(source, arch);
+    if (!binary) return {verdict_of(binary.error().code), binary.error().message, {}};
+    return {Verdict::ok, "", std::move(*binary)};
 }
 
 }  // namespace
@@ -21,28 +34,21 @@ std::vector<std::string> worker_command(const WorkerOptions& options, const std:
     if (command.empty()) command = {"/proc/self/exe", "worker"};
     command.push_back(role);
     command.push_back(what);
-    return command;
+    return what == "hiprtc" ? hiprtc::command_for(std::move(command)) : command;
 }
-
-CompilePool::CompilePool(const WorkerOptions& options, const std::string& compiler)
-    : command_(worker_command(options, "compile", compiler)),
-      timeout_s_(options.compile_timeout_s) {}
 
 Result<std::unique_ptr<CompilePool>> CompilePool::open(const WorkerOptions& options,
                                                        const std::string& compiler) {
-    std::unique_ptr<CompilePool> pool(new CompilePool(options, compiler));
-    auto worker = Worker::start(pool->command_);
-    if (!worker) return worker.error();
-    const auto answer = worker->call({{{"toolchain", ""}}, {}}, pool->timeout_s_);
-    if (!answer) return answer.error();
-    if (const auto opened = error_of(*answer); !opened) return opened.error();
-    const auto toolchain = field<std::string>(answer->head, "toolchain");
-    if (!toolchain) return toolchain.error();
-    pool->toolchain_ = *toolchain;
+    auto first = CompilerProcess::open(options, compiler);
+    if (!first) return first.error();
+    std::unique_ptr<CompilePool> pool(new CompilePool((*first)->toolchain()));
     const int cores = int(std::max(1u, std::thread::hardware_concurrency()));
     const int processes = options.compile_processes > 0 ? options.compile_processes : cores;
-    for (int i = 0; i < processes; ++i)
-        pool->threads_.emplace_back([p = pool.get()] { p->work(); });
+    for (int i = 0; i < processes; ++i) {
+        std::shared_ptr<Compiler> process = std::move(*first);
+        if (!process) process = std::make_shared<CompilerProcess>(options, compiler);
+        pool->threads_.emplace_back([p = pool.get(), process] { p->work(*process); });
+    }
     return pool;
 }
 
@@ -79,8 +85,7 @@ void CompilePool::drop_waiting() {
     jobs_.clear();
 }
 
-void CompilePool::work() {
-    std::optional<Worker> worker;
+void CompilePool::work(Compiler& compiler) {
     for (;;) {
         std::unique_lock lock(mutex_);
         wake_.wait(lock, [&] { return closing_ || !jobs_.empty(); });
@@ -88,29 +93,9 @@ void CompilePool::work() {
         Job job = std::move(jobs_.front());
         jobs_.pop_front();
         lock.unlock();
-        job.promise.set_value(std::make_shared<const Compiled>(run(job, worker)));
+        job.promise.set_value(
+            std::make_shared<const Compiled>(compiled_by(compiler, job.source, job.arch)));
     }
-}
-
-Compiled CompilePool::run(const Job& job, std::optional<Worker>& worker) const {
-    Compiled compiled;
-    if (!worker) {
-        auto started = Worker::start(command_);
-        if (!started) return {Verdict::crashed, started.error().message, {}};
-        worker.emplace(std::move(*started));
-    }
-    auto answer = worker->call({{{"source", job.source}, {"arch", job.arch}}, {}}, timeout_s_);
-    if (!answer) {
-        worker.reset();  // the next job gets a new process
-        return {verdict_of(answer.error().code), "compiler: " + answer.error().message, {}};
-    }
-    if (const auto done = error_of(*answer); !done)
-        return {Verdict::compile_failed, done.error().message, {}};
-    auto binary = field<Binary>(answer->head, "binary");
-    if (!binary) return {Verdict::crashed, binary.error().message, {}};
-    compiled.binary = std::move(*binary);
-    compiled.binary.bytes = std::move(answer->blob);
-    return compiled;
 }
 
 }  // namespace attune

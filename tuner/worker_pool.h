@@ -49,12 +49,9 @@ private:
         std::string arch;
         std::promise<std::shared_ptr<const Compiled>> promise;
     };
-    CompilePool(const WorkerOptions& options, const std::string& compiler);
-    void work();
-    Compiled run(const Job& job, std::optional<class Worker>& worker) const;
+    explicit CompilePool(std::string toolchain) : toolchain_(std::move(toolchain)) {}
+    void work(Compiler& compiler);
 
-    std::vector<std::string> command_;
-    double timeout_s_;
     std::string toolchain_;
     std::mutex mutex_;
     std::condition_variable wake_;
@@ -64,7 +61,8 @@ private:
     std::vector<std::thread> threads_;
 };
 
-/// options.command, or this executable's, and the words of one role.
+/// options.command, or this executable's, and the words of one role; under the loader that `what`
+/// needs (tuner/hiprtc.h).
 std::vector<std::string> worker_command(const WorkerOptions& options, const std::string& role,
                                         const std::string& what);
 

@@ -37,7 +37,8 @@ private:
     Result<Message> open() {
         auto device = open_device(device_id_);
         if (!device) return device.error();
-        auto compiler = open_compiler(compiler_for((*device)->info().emulated));
+        const DeviceInfo& info = (*device)->info();
+        auto compiler = open_compiler(compiler_for(info.target.vendor, info.emulated));
         if (!compiler) return compiler.error();
         device_ = std::move(*device);
         compiler_ = std::move(*compiler);
@@ -177,12 +178,15 @@ private:
 }  // namespace
 
 Handler compile_handler(const std::string& name) {
-    auto opened = std::make_shared<Result<std::unique_ptr<Compiler>>>(open_compiler(name));
+    auto opened = std::make_shared<Result<std::unique_ptr<Compiler>>>(open_compiler_here(name));
     return [opened](const Message& request, const Stage&) -> Result<Message> {
         if (!*opened) return opened->error();
         Compiler& compiler = ***opened;
         if (request.head.contains("toolchain"))
-            return Message{{{"toolchain", compiler.toolchain()}}, {}};
+            return Message{{{"toolchain", compiler.toolchain()},
+                            {"opened", compiler.opened()},
+                            {"archs", compiler.archs()}},
+                           {}};
         const auto source = field<Source>(request.head, "source");
         const auto arch = field<std::string>(request.head, "arch");
         if (!source || !arch) return source ? arch.error() : source.error();

@@ -10,7 +10,8 @@
 namespace attune {
 
 /// Answers {"source": Source, "arch": "sm_90a"} with {"binary": Binary} and its bytes, and
-/// {"toolchain": ""} with the compiler's. Where the compiler does not open, every answer is why.
+/// {"toolchain": ""} with the compiler's and what it "opened" and which "archs" it knows. Where the
+/// compiler does not open, every answer is why.
 Handler compile_handler(const std::string& compiler);
 
 /// Answers, in "do": open → {"info": DeviceInfo}; prepare {"problem", "seed"}; candidate

@@ -1,5 +1,7 @@
 // doctor, devices.
 
+#include <algorithm>
+
 #include "generator/formatted.h"
 #include "runtime/dynamic_library.h"
 #include "tools/attune/commands.h"
@@ -27,13 +29,26 @@ Check check_cuda() {
     return check;
 }
 
+/// sm_90 is, for a GPU may have sm_90a.
+bool is_arch_of_a_known_gpu(const std::string& arch) {
+    return std::any_of(known_targets().begin(), known_targets().end(),
+                       [&](const Target& target) { return target.arch.starts_with(arch); });
+}
+
 Check check_compiler(const char* label, const char* name, const char* needed_for) {
     const auto compiler = open_compiler(name);
     Check check{label, needed_for, "", {}};
-    if (compiler)
-        check.found = (*compiler)->toolchain();
-    else
+    if (!compiler) {
         check.error = compiler.error();
+        return check;
+    }
+    check.found = (*compiler)->toolchain();
+    if (const std::string opened = (*compiler)->opened(); !opened.empty())
+        check.found += ", " + opened;
+    std::vector<std::string> archs;
+    for (const std::string& arch : (*compiler)->archs())
+        if (is_arch_of_a_known_gpu(arch)) archs.push_back(arch);
+    if (!archs.empty()) check.found += formatted("; for {}", fmt::join(archs, " "));
     return check;
 }
 
@@ -89,10 +104,14 @@ Result<Code> doctor(const Cli& cli, const std::string& store) {
     const std::vector<Check> checks{
         check_cuda(),
         check_compiler("libnvrtc", "nvrtc", "compiling for NVIDIA GPUs, with or without one here"),
-        check_nvml(), check_compiler("host compiler", "host", "the emulator"), check_store(store)};
-    const Check &nvrtc = checks[1], &host = checks[3], &stored = checks[4];
+        check_compiler("hiprtc", "hiprtc", "compiling for AMD GPUs, with or without one here"),
+        check_nvml(),
+        check_compiler("host compiler", "host", "the emulator"),
+        check_store(store)};
+    const Check &nvrtc = checks[1], &hiprtc = checks[2], &host = checks[4], &stored = checks[5];
     Code code = stored.found.empty() ? stored.error.code : Code::ok;
-    if (nvrtc.found.empty() && host.found.empty()) code = Code::library_missing;
+    if (nvrtc.found.empty() && hiprtc.found.empty() && host.found.empty())
+        code = Code::library_missing;
     if (cli.json) {
         nlohmann::json list = nlohmann::json::array();
         for (const Check& check : checks) list.push_back(to_json(check));

@@ -11,6 +11,7 @@
 #include "generator/space.h"
 #include "tools/attune/commands.h"
 #include "tools/attune/output.h"
+#include "tuner/devices.h"
 #include "tuner/prune.h"
 #include "tuner/worker_pool.h"
 
@@ -24,7 +25,7 @@ struct TargetArguments {
 void add_target_options(CLI::App& command, TargetArguments& arguments) {
     command.add_option("--gpu", arguments.gpu, "a known GPU's id: h200, a10, ...");
     command.add_option("--arch", arguments.arch,
-                       "sm_80, sm_86, sm_90a, ...; the GPU need not be here");
+                       "sm_80, sm_90a, gfx942, ...; the GPU need not be here");
 }
 
 Result<Target> target_of(const TargetArguments& arguments) {
@@ -183,11 +184,14 @@ nlohmann::json row_of(const Job& job, const Compiled& compiled, const Target& ta
                        {"verdict", name_of(compiled.verdict)},
                        {"reason", compiled.reason},
                        {"registers", r.registers},
+                       {"accumulation_registers", r.accumulation_registers},
+                       {"scalar_registers", r.scalar_registers},
                        {"spill_bytes", r.spill_bytes},
+                       {"stack_bytes", r.stack_bytes},
                        {"shared_bytes", job.launch.shared_bytes},
                        {"threads", job.launch.threads_per_cta},
                        {"ctas_per_multiprocessor", 0},
-                       {"cubin_bytes", compiled.binary.bytes.size()},
+                       {"binary_bytes", compiled.binary.bytes.size()},
                        {"compile_ms", compiled.binary.compile_ms}};
     summary.compile_ms += compiled.binary.compile_ms;
     if (compiled.verdict != Verdict::ok) {
@@ -205,19 +209,41 @@ nlohmann::json row_of(const Job& job, const Compiled& compiled, const Target& ta
     return row;
 }
 
+struct Column {
+    const char *heading, *key;
+};
+/// In each vendor's own words.
+const std::vector<Column> nvidia_columns{{"regs", "registers"},
+                                         {"spills", "spill_bytes"},
+                                         {"smem", "shared_bytes"},
+                                         {"threads", "threads"},
+                                         {"CTAs/SM", "ctas_per_multiprocessor"},
+                                         {"ms", "compile_ms"}};
+const std::vector<Column> amd_columns{{"VGPRs", "registers"},
+                                      {"AGPRs", "accumulation_registers"},
+                                      {"SGPRs", "scalar_registers"},
+                                      {"scratch", "stack_bytes"},
+                                      {"LDS", "shared_bytes"},
+                                      {"threads", "threads"},
+                                      {"groups/CU", "ctas_per_multiprocessor"},
+                                      {"ms", "compile_ms"}};
+
 void print_rows(const std::vector<nlohmann::json>& rows, const Summary& s, const Target& target,
                 const std::string& toolchain) {
-    Table table(
-        {"regs", "spills", "smem", "threads", "CTAs/SM", "ms", "verdict", "signature", "config"});
+    const auto& columns = target.vendor == Vendor::amd ? amd_columns : nvidia_columns;
+    std::vector<std::string> header;
+    for (const Column& column : columns) header.push_back(column.heading);
+    header.insert(header.end(), {"verdict", "signature", "config"});
+    Table table(header);
     for (const nlohmann::json& row : rows) {
-        const auto number = [&](const char* key) {
-            return formatted("{:.0f}", row[key].get<double>());
-        };
+        std::vector<std::string> cells;
+        for (const Column& column : columns)
+            cells.push_back(formatted("{:.0f}", row[column.key].get<double>()));
         const std::string reason = row["reason"].get<std::string>();
-        table.add({number("registers"), number("spill_bytes"), number("shared_bytes"),
-                   number("threads"), number("ctas_per_multiprocessor"), number("compile_ms"),
-                   row["verdict"].get<std::string>() + (reason.empty() ? "" : ": " + reason),
-                   row["signature"].get<std::string>(), row["config"].get<std::string>()});
+        cells.push_back(row["verdict"].get<std::string>() + (reason.empty() ? "" : ": " + reason));
+        cells.push_back(row["signature"].get<std::string>());
+        cells.push_back(row["config"].get<std::string>());
+        table.add(std::move(cells));
     }
     table.print();
     print_line(
@@ -234,7 +260,7 @@ Result<Code> run_compile(const Cli& cli, const CompileArguments& arguments) {
     if (!target) return target.error();
     const auto jobs = jobs_of(arguments, *target);
     if (!jobs) return jobs.error();
-    auto pool = CompilePool::open(arguments.workers, "nvrtc");
+    auto pool = CompilePool::open(arguments.workers, compiler_for(target->vendor, false));
     if (!pool) return pool.error();
     // A whole space does not wait in memory: each binary is forgotten once it is reported.
     const std::size_t ahead = 4 * std::size_t((*pool)->processes());
@@ -285,7 +311,7 @@ void add_kernel_commands(CLI::App& app, Cli& cli) {
     auto compiled = std::make_shared<CompileArguments>();
     compiled->signatures = {"bf16.d128.causal"};
     CLI::App* compile_command =
-        add_command(app, cli, "compile", "Compile kernels for any NVIDIA arch, without its GPU",
+        add_command(app, cli, "compile", "Compile kernels for any arch, without its GPU",
                     [&cli, compiled] { return run_compile(cli, *compiled); });
     add_target_options(*compile_command, compiled->target);
     compile_command->add_option("--signature", compiled->signatures,
