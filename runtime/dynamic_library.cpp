@@ -45,6 +45,17 @@ void* DynamicLibrary::symbol(const char* name) const {
     return dlsym(handle_, name);
 }
 
+Result<void> DynamicLibrary::bind(std::span<const EntryPoint> entries,
+                                  std::string_view next_step) const {
+    for (const EntryPoint& entry : entries) {
+        *entry.slot = symbol(entry.name);
+        if (*entry.slot == nullptr)
+            return Error{Code::library_missing, formatted("{} has no {}", opened_, entry.name),
+                         std::string(next_step)};
+    }
+    return {};
+}
+
 std::vector<std::string> candidates_from_environment(const char* variable,
                                                      const std::vector<std::string>& names) {
     std::vector<std::string> candidates;

@@ -1,6 +1,7 @@
 // A library opened at run time: the first of a list of candidates that opens.
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -8,6 +9,12 @@
 #include "generator/status.h"
 
 namespace attune {
+
+/// A function that a library must have, and where its address goes.
+struct EntryPoint {
+    const char* name;
+    void** slot;
+};
 
 /// Stays open for the life of the process: GPU libraries install exit handlers and thread-local
 /// state that must not be unmapped.
@@ -21,6 +28,8 @@ public:
 
     /// Null if the library has no such symbol.
     void* symbol(const char* name) const;
+    /// Fills every slot; library_missing names the first that the library lacks.
+    Result<void> bind(std::span<const EntryPoint> entries, std::string_view next_step) const;
     /// The candidate that opened.
     const std::string& opened() const { return opened_; }
 
