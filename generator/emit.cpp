@@ -12,12 +12,14 @@ constexpr const char* entry_name = "attune_kernel";
 constexpr const char* tool_version = ATTUNE_VERSION;
 
 std::string body(const Variant& variant, const Family& family) {
-    std::string text = formatted("// {} {} for {}\n#include \"{}\"\n\n", variant.signature.text(),
-                                 variant.config.text(), variant.target.arch, family.entry_header);
+    std::string text = formatted("#define ATTUNE_VARIANT \"{} {} for {}\"\n#include \"{}\"\n\n",
+                                 variant.signature.text(), variant.config.text(),
+                                 variant.target.arch, family.entry_header);
     text += "namespace attune {\n\nstruct Variant {\n";
     text += formatted("    using Element = {};\n",
                       variant.signature.dtype == DType::f16 ? "F16" : "BF16");
-    for (const auto& [name, value] : family.fields(variant.signature, variant.config)) {
+    for (const auto& [name, value] :
+         family.fields(variant.signature, variant.config, variant.target)) {
         const bool flag = value == "true" || value == "false";
         text += formatted("    static constexpr {} {} = {};\n", flag ? "bool" : "int", name, value);
     }
@@ -72,7 +74,9 @@ Source emit(const Variant& variant, const std::vector<TemplateFile>& templates) 
     for (const TemplateFile* file : included) hashed += file->name + '\0' + file->text + '\0';
     for (const std::string& option : source.options) hashed += option + '\0';
     source.hash = sha256_hex(hashed);
-    source.text = formatted("// attune {} {}\n", tool_version, source.hash) + text;
+    source.text = formatted("// attune {} {}\n#define ATTUNE_SOURCE_HASH \"{}\"\n", tool_version,
+                            source.hash, source.hash) +
+                  text;
     return source;
 }
 

@@ -27,10 +27,10 @@ const std::vector<TemplateFile>& embedded_templates();
 
 /// Generated text only instantiates: one struct of named constexpr fields and one extern "C" entry.
 struct Source {
-    std::string text;   // first line: tool version and hash
+    std::string text;   // header: tool version and hash, and the hash again as a macro
     std::string entry;  // name of the extern "C" kernel
-    std::string hash;  // SHA-256 hex over the text below its header line, the templates it includes
-                       // and the options
+    std::string hash;   // SHA-256 hex over the text below its header, the templates it includes and
+                        // the options
     std::vector<std::string> options;  // compile options that change code, in order
 };
 

@@ -64,7 +64,8 @@ struct Family {
     std::function<Config(const Signature&, const Target&)> default_config;
     std::function<Launch(const Signature&, const Config&, const Shape&, const Target&)> launch;
     /// Named constexpr fields of the generated struct, in order: {"tile_q", "128"}, ...
-    std::function<std::vector<std::pair<std::string, std::string>>(const Signature&, const Config&)>
+    std::function<std::vector<std::pair<std::string, std::string>>(const Signature&, const Config&,
+                                                                   const Target&)>
         fields;
     /// Predicted microseconds, for ordering candidates and as stored "estimated" evidence.
     std::function<double(const Problem&, const Config&, const Target&)> estimate_us;

@@ -233,7 +233,7 @@ Launch launch(const Signature& s, const Config& c, const Shape& shape, const Tar
 
 // ---- describe ---------------------------------------------------------------------------------
 
-Fields fields(const Signature& s, const Config& c) {
+Fields fields(const Signature& s, const Config& c, const Target&) {
     Fields out = signature_fields(s);
     append_axes(out, axes(), c);
     return out;

@@ -150,7 +150,7 @@ Launch launch(const Signature& s, const Config& c, const Shape& shape, const Tar
 
 // ---- describe ---------------------------------------------------------------------------------
 
-Fields fields(const Signature& s, const Config& c) {
+Fields fields(const Signature& s, const Config& c, const Target&) {
     const WgmmaNeeds needs = wgmma_needs(s, c);
     Fields out = signature_fields(s);
     out.emplace_back("min_ctas", "1");

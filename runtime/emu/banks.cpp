@@ -5,11 +5,19 @@
 namespace attune::emu {
 namespace {
 
-/// Wavefronts beyond the first that lanes first .. first + count - 1 need.
-int extra_in_phase(const WarpAccess& access, int first, int count) {
+/// The order in which CDNA 3 serves the lanes of a 16-byte access, eight at a time, as measured on
+/// it (AMD, "AMDGPU kernel optimization guide" of shark-ai).
+constexpr std::array<int, 64> cdna3_order = {
+    0,  1,  2,  3,  20, 21, 22, 23, 32, 33, 34, 35, 52, 53, 54, 55, 4,  5,  6,  7,  16, 17,
+    18, 19, 36, 37, 38, 39, 48, 49, 50, 51, 8,  9,  10, 11, 28, 29, 30, 31, 40, 41, 42, 43,
+    60, 61, 62, 63, 12, 13, 14, 15, 24, 25, 26, 27, 44, 45, 46, 47, 56, 57, 58, 59};
+
+/// Wavefronts beyond the first that the lanes at places first .. first + count - 1 need.
+int extra_in_phase(const WarpAccess& access, int first, int count, bool reordered) {
     std::array<std::uint32_t, 64> words;
     int used = 0;
-    for (int lane = first; lane < first + count; ++lane) {
+    for (int place = first; place < first + count; ++place) {
+        const int lane = reordered ? cdna3_order[place] : place;
         if (!(access.lanes >> lane & 1)) continue;
         for (int i = 0; i < access.bytes / 4; ++i) words[used++] = access.at[lane] / 4 + i;
     }
@@ -25,14 +33,15 @@ int extra_in_phase(const WarpAccess& access, int first, int count) {
 
 int extra_wavefronts(const WarpAccess& access) {
     const int phase_lanes = 128 / access.bytes;
+    const bool wide = access.lanes >> 32 != 0;
     int extra = 0;
-    for (int first = 0; first < 32; first += phase_lanes)
-        extra += extra_in_phase(access, first, phase_lanes);
+    for (int first = 0; first < (wide ? 64 : 32); first += phase_lanes)
+        extra += extra_in_phase(access, first, phase_lanes, wide && access.bytes == 16);
     return extra;
 }
 
 void AccessLog::note(int lane, const void* site, SharedAddress at, int bytes) {
-    const std::uint32_t bit = 1u << lane;
+    const std::uint64_t bit = std::uint64_t(1) << lane;
     const std::size_t count = entries_.size();
     std::size_t i = cursor_[lane], tried = 0;
     for (; tried < count; ++tried, ++i) {

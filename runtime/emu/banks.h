@@ -11,13 +11,13 @@ namespace attune::emu {
 
 /// What the lanes of `lanes` (a bit each) access in one instruction, `bytes` each (4, 8 or 16).
 struct WarpAccess {
-    std::uint32_t lanes = 0;
+    std::uint64_t lanes = 0;
     int bytes = 0;
-    std::array<SharedAddress, 32> at;  // of the lanes in `lanes`
+    std::array<SharedAddress, 64> at;  // of the lanes in `lanes`
 };
 
-/// Wavefronts beyond the least possible. 16-byte accesses go in quarter-warps, 8-byte ones in half
-/// warps; lanes that read the same word share it.
+/// Wavefronts beyond the least possible. As many neighbouring lanes as 128 bytes serve go together,
+/// but 16-byte accesses of 64 lanes in CDNA 3's groups; lanes that read the same word share it.
 int extra_wavefronts(const WarpAccess& access);
 
 /// Lanes run one after the other, but a GPU would run a load or store for all of them at once. The
@@ -36,7 +36,7 @@ private:
         WarpAccess access;
     };
     std::vector<Entry> entries_;
-    std::array<std::uint32_t, 32> cursor_{};  // where each lane stands in entries_
+    std::array<std::uint32_t, 64> cursor_{};  // where each lane stands in entries_
 };
 
 }  // namespace attune::emu

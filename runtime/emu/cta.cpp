@@ -17,15 +17,15 @@ thread_local CtaRunner* running = nullptr;
 constexpr std::uint32_t turns_per_switch = 16;
 
 /// The first lane of a mask from `lane` + 1 on, round and round.
-int lane_after(std::uint32_t mask, int lane) {
-    const int first = (lane + 1) % 32;
-    return (first + std::countr_zero(std::rotr(mask, first))) % 32;
+int lane_after(std::uint64_t mask, int lane) {
+    const int first = (lane + 1) % 64;
+    return (first + std::countr_zero(std::rotr(mask, first))) % 64;
 }
 
 const char* name_of(Collective what) {
     static const char* const names[] = {"warp_sync", "shuffle",     "warp_any",
                                         "warp_all",  "ldmatrix_x4", "ldmatrix_x4_trans",
-                                        "mma (f16)", "mma (bf16)"};
+                                        "mma (f16)", "mma (bf16)",  "a matrix core's MMA"};
     return names[static_cast<int>(what)];
 }
 
@@ -40,7 +40,7 @@ Result<void> CtaRunner::prepare(const Grid& grid) {
         return reserved.error();
     grid_ = grid;
     threads_.resize(grid.threads);
-    warps_.resize(grid.threads / 32);
+    warps_.resize(grid.threads / grid.wave_size);
     warpgroups_.resize(grid.threads / warpgroup_threads);
     counts_ = {};
     last_range_ = {};
@@ -93,7 +93,7 @@ void CtaRunner::begin() {
         stacks_.start(thread.fiber, t, thread_main, this);
     }
     for (Warp& warp : warps_) {
-        warp.ready = ~0u;
+        warp.ready = all_lanes();
         warp.arrived = 0;
     }
 }
@@ -118,7 +118,7 @@ void CtaRunner::go_to(int thread) {
 
 void CtaRunner::make_ready(int thread) {
     threads_[thread].state = State::ready;
-    warps_[thread / 32].ready |= 1u << thread % 32;
+    warps_[warp_of(thread)].ready |= std::uint64_t(1) << lane_of(thread);
 }
 
 /// Another lane of the warp goes first, so that the warp stays together; then another warp.
@@ -127,7 +127,7 @@ void CtaRunner::block(State state) {
     Warp& warp = my_warp();
     warp.ready &= ~my_bit();
     if (warp.ready) {
-        go_to(self_ / 32 * 32 + lane_after(warp.ready, self_ % 32));
+        go_to(first_lane() + lane_after(warp.ready, lane_of(self_)));
         return;
     }
     check_divergence(warp);
@@ -147,7 +147,7 @@ int CtaRunner::any_ready_thread() {
     for (int skip = random() % std::popcount(ready_warps); skip > 0; --skip)
         ready_warps &= ready_warps - 1;
     const int warp = std::countr_zero(ready_warps);
-    return warp * 32 + lane_after(warps_[warp].ready, self_ % 32);
+    return warp * grid_.wave_size + lane_after(warps_[warp].ready, lane_of(self_));
 }
 
 /// splitmix64
@@ -184,19 +184,19 @@ void CtaRunner::collective(Collective what, const LaneArguments& arguments) {
     if (warp.arrived != 0 && warp.at != what)
         fail(self_, [&] {
             return formatted("divergent warp: this lane is at {}, thread {} waits at {}",
-                             name_of(what), self_ / 32 * 32 + std::countr_zero(warp.arrived),
+                             name_of(what), first_lane() + std::countr_zero(warp.arrived),
                              name_of(warp.at));
         });
     warp.at = what;
     warp.arrived |= my_bit();
-    warp.arguments[self_ % 32] = arguments;
-    if (warp.arrived != ~0u) {
+    warp.arguments[lane_of(self_)] = arguments;
+    if (warp.arrived != all_lanes()) {
         block(State::warp);
         return;
     }
     execute(warp);
     warp.arrived = 0;
-    for (int lane = 0; lane < 32; ++lane) make_ready(self_ / 32 * 32 + lane);
+    for (int lane = 0; lane < grid_.wave_size; ++lane) make_ready(first_lane() + lane);
     counts_.bank_conflicts += warp.log.flush();
     if (random() % turns_per_switch == 0) go_to(any_ready_thread());
 }
@@ -205,8 +205,8 @@ void CtaRunner::collective(Collective what, const LaneArguments& arguments) {
 /// the warp or has left.
 void CtaRunner::check_divergence(const Warp& warp) {
     if (warp.arrived == 0) return;
-    const int first = self_ / 32 * 32;
-    for (int t = first; t < first + 32; ++t)
+    const int first = first_lane();
+    for (int t = first; t < first + grid_.wave_size; ++t)
         if (threads_[t].state == State::cta || threads_[t].state == State::warpgroup ||
             threads_[t].state == State::exited)
             fail(t, [&] {
@@ -222,7 +222,7 @@ std::string CtaRunner::waits_for(int t) const {
         case State::ready:
             return "can run";
         case State::warp:
-            return formatted("waits at {}", name_of(warps_[t / 32].at));
+            return formatted("waits at {}", name_of(warps_[warp_of(t)].at));
         case State::cta:
             return "waits at cta_sync";
         case State::warpgroup:

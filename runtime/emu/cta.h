@@ -26,7 +26,8 @@ struct Grid {
     const void* params;
     const GlobalMemory* memory;
     int ctas;
-    int threads;  // per CTA, whole warps
+    int threads;    // per CTA, whole warps
+    int wave_size;  // lanes of a warp, 32 or 64
     int shared_bytes;
     EmuOptions options;
 };
@@ -39,7 +40,8 @@ enum class Collective {
     ldmatrix_x4,
     ldmatrix_x4_trans,
     mma_f16,
-    mma_bf16
+    mma_bf16,
+    matrix
 };
 
 /// What a lane brings to a collective operation, and where it takes the result.
@@ -47,6 +49,7 @@ struct LaneArguments {
     void* out = nullptr;
     const unsigned* in = nullptr;
     unsigned x = 0, y = 0;
+    const MatrixCall* call = nullptr;
 };
 
 class CtaRunner {
@@ -103,10 +106,10 @@ private:
         std::vector<Copy> copies;
     };
     struct Warp {
-        std::uint32_t ready = 0;    // lanes that can run
-        std::uint32_t arrived = 0;  // lanes that wait at `at`
+        std::uint64_t ready = 0;    // lanes that can run
+        std::uint64_t arrived = 0;  // lanes that wait at `at`
         Collective at = Collective::warp_sync;
-        std::array<LaneArguments, 32> arguments;
+        std::array<LaneArguments, 64> arguments;
         AccessLog log;
     };
 
@@ -123,8 +126,12 @@ private:
     void forget_records();
 
     // Scheduling (cta.cpp).
-    Warp& my_warp() { return warps_[self_ / 32]; }
-    std::uint32_t my_bit() const { return 1u << self_ % 32; }
+    int warp_of(int thread) const { return thread / grid_.wave_size; }
+    int lane_of(int thread) const { return thread % grid_.wave_size; }
+    int first_lane() const { return self_ - lane_of(self_); }  // thread that is lane 0 of this warp
+    std::uint64_t all_lanes() const { return ~std::uint64_t(0) >> (64 - grid_.wave_size); }
+    Warp& my_warp() { return warps_[warp_of(self_)]; }
+    std::uint64_t my_bit() const { return std::uint64_t(1) << lane_of(self_); }
     void block(State state);
     void make_ready(int thread);
     void go_to(int thread);
@@ -142,6 +149,7 @@ private:
     void execute_ldmatrix(Warp& warp, bool trans);
     void execute_shuffle(Warp& warp);
     void execute_vote(Warp& warp, bool all);
+    void execute_matrix(Warp& warp);
 
     // Warpgroups (cta_warpgroup.cpp).
     void begin_warpgroups();

@@ -1,5 +1,6 @@
 // What a warp does once all its lanes have come.
 #include "runtime/emu/cta.h"
+#include "runtime/emu/matrix_cores.h"
 #include "runtime/emu/warp_ops.h"
 
 namespace attune::emu {
@@ -7,7 +8,7 @@ namespace attune::emu {
 void CtaRunner::execute(Warp& warp) {
     switch (warp.at) {
         case Collective::warp_sync:
-            if (grid_.options.detect_races) clocks_.join(self_ / 32 * 32, 32);
+            if (grid_.options.detect_races) clocks_.join(first_lane(), grid_.wave_size);
             return;
         case Collective::shuffle:
             return execute_shuffle(warp);
@@ -23,21 +24,26 @@ void CtaRunner::execute(Warp& warp) {
             return execute_mma(warp, DType::f16);
         case Collective::mma_bf16:
             return execute_mma(warp, DType::bf16);
+        case Collective::matrix:
+            return execute_matrix(warp);
     }
 }
 
 /// x: the lane's value, y: the lane it wants the value of.
 void CtaRunner::execute_shuffle(Warp& warp) {
-    for (const LaneArguments& lane : warp.arguments)
-        *static_cast<unsigned*>(lane.out) = warp.arguments[lane.y % 32].x;
+    for (int l = 0; l < grid_.wave_size; ++l) {
+        const LaneArguments& lane = warp.arguments[l];
+        *static_cast<unsigned*>(lane.out) = warp.arguments[lane.y % grid_.wave_size].x;
+    }
 }
 
 /// x: the lane's vote.
 void CtaRunner::execute_vote(Warp& warp, bool all) {
+    const unsigned lanes = unsigned(grid_.wave_size);
     unsigned votes = 0;
-    for (const LaneArguments& lane : warp.arguments) votes += lane.x;
-    for (const LaneArguments& lane : warp.arguments)
-        *static_cast<unsigned*>(lane.out) = all ? votes == 32 : votes > 0;
+    for (unsigned l = 0; l < lanes; ++l) votes += warp.arguments[l].x;
+    for (unsigned l = 0; l < lanes; ++l)
+        *static_cast<unsigned*>(warp.arguments[l].out) = all ? votes == lanes : votes > 0;
 }
 
 /// out: d, in: a, x and y: b.
@@ -51,13 +57,29 @@ void CtaRunner::execute_mma(Warp& warp, DType dtype) {
     ++counts_.mma;
 }
 
+/// Every lane brings the same kind of call.
+void CtaRunner::execute_matrix(Warp& warp) {
+    std::array<MatrixCall, 64> lanes;
+    for (int l = 0; l < grid_.wave_size; ++l) {
+        lanes[l] = *warp.arguments[l].call;
+        if (lanes[l].shape != lanes[0].shape || lanes[l].bf16 != lanes[0].bf16)
+            fail(first_lane() + l, [] { return std::string("divergent warp: another MMA"); });
+    }
+    const MatrixShape& shape = matrix_shape(lanes[0].shape);
+    if (shape.wave_size != grid_.wave_size)
+        fail(self_,
+             [&] { return formatted("{} needs waves of {} lanes", shape.name, shape.wave_size); });
+    multiply(shape, {lanes.data(), std::size_t(shape.wave_size)});
+    counts_.mma += std::uint64_t(shape.rows) * shape.rows * shape.depth / (16 * 8 * 16);
+}
+
 /// x: the address of a row. The read counts as made by the lane that gives the address, and orders
 /// nothing: only warp_sync does.
 void CtaRunner::execute_ldmatrix(Warp& warp, bool trans) {
     std::array<unsigned*, 32> to;
     std::array<const std::byte*, 32> rows;
-    WarpAccess access{~0u, 16, {}};
-    const int first = self_ / 32 * 32;
+    WarpAccess access{all_lanes(), 16, {}};
+    const int first = first_lane();
     for (int l = 0; l < 32; ++l) {
         const SharedAddress at = warp.arguments[l].x;
         check_shared(first + l, at, 16, "ldmatrix_x4");

@@ -78,7 +78,7 @@ void CtaRunner::fail_race(const Conflict& conflict, int thread, Access now) {
 void CtaRunner::load_shared(void* to, SharedAddress at, int bytes, const void* site) {
     check_shared(self_, at, bytes, "load_shared");
     note_read(self_, at, bytes);
-    my_warp().log.note(self_ % 32, site, at, bytes);
+    my_warp().log.note(lane_of(self_), site, at, bytes);
     counts_.shared_bytes += bytes;
     std::memcpy(to, shared_.bytes(at), bytes);
 }
@@ -86,7 +86,7 @@ void CtaRunner::load_shared(void* to, SharedAddress at, int bytes, const void* s
 void CtaRunner::store_shared(SharedAddress at, const void* from, int bytes, const void* site) {
     check_shared(self_, at, bytes, "store_shared");
     note_write(at, bytes, clocks_now());
-    my_warp().log.note(self_ % 32, site, at, bytes);
+    my_warp().log.note(lane_of(self_), site, at, bytes);
     counts_.shared_bytes += bytes;
     std::memcpy(shared_.bytes(at), from, bytes);
 }
@@ -98,7 +98,7 @@ void CtaRunner::cp_async_16(SharedAddress to, const void* global, bool valid, co
     check_shared(self_, to, 16, "cp_async_16");
     if (valid) check_global(global, 16, "cp_async_16");
     note_write(to, 16, {static_cast<std::uint32_t>(self_), in_flight});
-    my_warp().log.note(self_ % 32, site, to, 16);
+    my_warp().log.note(lane_of(self_), site, to, 16);
     counts_.shared_bytes += 16;
     std::memset(shared_.bytes(to), 0xff, 16);
     threads_[self_].copies.push_back({to, valid ? global : nullptr, threads_[self_].open_group});

@@ -84,7 +84,8 @@ public:
     Result<Kernel> load(std::span<const std::byte> binary, const std::string& entry,
                         std::uint32_t shared_bytes) override {
         if (const Result<void> fits = check_shared(shared_bytes); !fits) return fits.error();
-        Result<emu::LoadedObject> object = emu::LoadedObject::load(binary, entry);
+        Result<emu::LoadedObject> object =
+            emu::LoadedObject::load(binary, entry, info_.target.wave_size);
         if (!object) return object.error();
         kernels_.emplace(++last_id_, std::move(*object));
         return last_id_;
@@ -173,7 +174,7 @@ Result<void> Emulator::check_launch(const emu::LoadedObject& object, const Launc
                      "pass the struct the kernel was compiled with"};
     const int limit = std::min(kernel.max_threads, max_threads_per_cta);
     const int threads = static_cast<int>(launch.threads_per_cta);
-    if (threads <= 0 || threads > limit || threads % 32 != 0)
+    if (threads <= 0 || threads > limit || threads % info_.target.wave_size != 0)
         return Error{Code::device_error,
                      formatted("{} cannot run with {} threads per CTA", object.entry(), threads),
                      formatted("use whole warps, up to {} threads", limit)};
@@ -232,6 +233,7 @@ Result<void> Emulator::launch(Kernel kernel, const Launch& launch, const void* p
                          &memory_,
                          static_cast<int>(launch.ctas),
                          static_cast<int>(launch.threads_per_cta),
+                         info_.target.wave_size,
                          static_cast<int>(launch.shared_bytes),
                          options_};
     if (const Result<void> ready = prepare_runners(grid); !ready) return ready.error();

@@ -58,8 +58,8 @@ void LoadedObject::Close::operator()(void* handle) const {
     dlclose(handle);
 }
 
-Result<LoadedObject> LoadedObject::load(std::span<const std::byte> binary,
-                                        const std::string& entry) {
+Result<LoadedObject> LoadedObject::load(std::span<const std::byte> binary, const std::string& entry,
+                                        int wave_size) {
     const char* next_step = "compile it again with this version of Attune";
     TemporaryFile file;
     if (const Result<void> written = file.write(binary); !written) return written.error();
@@ -76,7 +76,7 @@ Result<LoadedObject> LoadedObject::load(std::span<const std::byte> binary,
                      formatted("{} was compiled for version {} of the emulator, this is {}", entry,
                                object.kernel_->abi_version, abi_version),
                      next_step};
-    object.kernel_->bind(&operations());
+    object.kernel_->bind(&operations(), wave_size);
     return object;
 }
 

@@ -13,8 +13,10 @@ namespace attune::emu {
 
 class LoadedObject {
 public:
-    /// corrupt if `binary` is not a shared object with such an entry.
-    static Result<LoadedObject> load(std::span<const std::byte> binary, const std::string& entry);
+    /// corrupt if `binary` is not a shared object with such an entry. Its warps will have
+    /// `wave_size` lanes.
+    static Result<LoadedObject> load(std::span<const std::byte> binary, const std::string& entry,
+                                     int wave_size);
 
     const KernelObject& kernel() const { return *kernel_; }
     const std::string& entry() const { return entry_; }

@@ -121,6 +121,9 @@ template <Collective which>
 void mma(float* d, const unsigned* a, unsigned b0, unsigned b1) {
     cta().collective(which, {d, a, b0, b1});
 }
+void matrix(const MatrixCall* call) {
+    cta().collective(Collective::matrix, {.call = call});
+}
 float exp2(float x) {
     cta().count_exp2();
     return std::exp2(x);
@@ -172,6 +175,7 @@ constexpr Operations table{
     .registers_shrink = warpgroup<WarpgroupStep::shrink>,
     .mma_f16 = mma<Collective::mma_f16>,
     .mma_bf16 = mma<Collective::mma_bf16>,
+    .matrix = matrix,
     .exp2 = exp2,
     .log2 = log2,
     .fma = fma,

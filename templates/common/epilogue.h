@@ -68,13 +68,13 @@ ATTUNE_DEVICE void store_rows(typename L::Output& o, const typename L::Softmax& 
     const int lane = lane_index();
     ATTUNE_UNROLL
     for (int i = 0; i < 2 * L::m_blocks; ++i) {
-        const int b = i / 2, half = i % 2;
-        const int row = L::warp_row() + 16 * b + lane / 4 + 8 * half;
-        const float sum = softmax.sum[b][half];
+        const int row = L::warp_row() + L::Fragments::row(i, lane);
+        const float sum = softmax.sum[i];
         const bool valid = row < out.rows;
-        store_row<L>(o[b], half, L::Softmax::reciprocal(sum), out.o + row * out.row_stride, valid);
+        store_row<L>(o[i / 2], i % 2, L::Softmax::reciprocal(sum), out.o + row * out.row_stride,
+                     valid);
         if (L::write_lse && valid && lane % 4 == 0)
-            store_global_f32(out.lse + row, L::Softmax::lse(softmax.reference[b][half], sum));
+            store_global_f32(out.lse + row, L::Softmax::lse(softmax.reference[i], sum));
     }
 }
 

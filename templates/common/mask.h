@@ -1,7 +1,7 @@
 // Which keys a query row attends, and which kv tiles need looking at single scores.
 #pragma once
 
-#include "target.h"
+#include "templates/common/fragments.h"
 
 namespace attune {
 
@@ -30,20 +30,20 @@ struct KeyMask {
     }
 };
 
-/// Scores at or past their row's key end become -inf. first_query, first_key: of this warp. L is a
-/// family's layout: Scores, m_blocks, n_tiles.
-template <class L, class Mask>
-ATTUNE_DEVICE void mask_scores(typename L::Scores& s, const Mask& mask, int first_query,
-                               int first_key) {
+/// Scores at or past their row's key end become -inf. first_query, first_key: of this warp.
+template <class F, class Mask, int tiles>
+ATTUNE_DEVICE void mask_scores(float (&s)[F::blocks][tiles][F::elements], const Mask& mask,
+                               int first_query, int first_key) {
+    constexpr int block_rows = F::rows / F::blocks, width = F::elements / block_rows;
     const int lane = lane_index();
     ATTUNE_UNROLL
-    for (int i = 0; i < 2 * L::m_blocks; ++i) {
-        const int b = i / 2, half = i % 2;
-        const int query = first_query + 16 * b + lane / 4 + 8 * half;
-        const int end = mask.key_end(query) - first_key - 2 * (lane % 4);
+    for (int i = 0; i < F::rows; ++i) {
+        const int end = mask.key_end(first_query + F::row(i, lane)) - first_key - F::lane_key(lane);
         ATTUNE_UNROLL
-        for (int j = 0; j < 2 * L::n_tiles; ++j)
-            if (8 * (j / 2) + j % 2 >= end) s[b][j / 2][2 * half + j % 2] = -infinity();
+        for (int j = 0; j < tiles * width; ++j) {
+            const int e = i % block_rows * width + j % width;
+            if (F::key(j / width, e) >= end) s[i / block_rows][j / width][e] = -infinity();
+        }
     }
 }
 

@@ -1,23 +1,13 @@
-// Online softmax over rows held in m16n8 accumulator fragments: element [b][n][e] of a thread is
-// row 16 b + lane/4 + 8 (e/2), column 8 n + 2 (lane%4) + e%2. Scores enter exp2 with the scale
-// folded in. A tile goes through begin_tile(), then block by block of 16 columns through block().
+// Online softmax over rows held as fragments F (fragments.h). Scores enter exp2 with the scale
+// folded in. A tile of scores goes through begin_tile(), then step by step of P V through open(),
+// exponentiate() and close().
 #pragma once
 
-#include "target.h"
+#include "templates/common/fragments.h"
 
 namespace attune {
 
 enum class Rescale { each_step = 0, when_moved = 1, normalised = 2, stale = 3, deferred = 4 };
-
-/// Reduces over the four lanes that share a row.
-ATTUNE_DEVICE float quad_max(float v) {
-    v = max_f32(v, shuffle_xor(v, 1));
-    return max_f32(v, shuffle_xor(v, 2));
-}
-ATTUNE_DEVICE float quad_sum(float v) {
-    v += shuffle_xor(v, 1);
-    return v + shuffle_xor(v, 2);
-}
 
 /// What is subtracted from a row's scores is its reference; P, its sum and O share it, so that any
 /// reference is exact up to rounding as long as nothing overflows.
@@ -29,7 +19,7 @@ ATTUNE_DEVICE float quad_sum(float v) {
 /// deferred:   as stale on edge tiles. Elsewhere the running sum is looked at once per tile, when
 ///             the tile is through: bf16's range lets P grow meanwhile. Past `lost_limit` the sum
 ///             becomes NaN, overflowed() tells, and the q-tile is done again as stale.
-template <Rescale rescale, int m_blocks>
+template <Rescale rescale, class F>
 struct OnlineSoftmax {
     static constexpr float moved_by = 8.0f;              // log2
     static constexpr float block_limit = 1024.0f;        // P <= block sum: far inside fp16's range
@@ -40,35 +30,40 @@ struct OnlineSoftmax {
 
     /// A number for each row.
     struct Rows {
-        float of[m_blocks][2];
+        float of[F::rows];
     };
 
-    float reference[m_blocks][2];  // log2 units
-    float sum[m_blocks][2];        // of exp2(score - reference) over this thread's columns
+    float reference[F::rows];  // log2 units
+    float sum[F::rows];        // of exp2(score - reference) over this thread's columns
     float scale_log2;
 
     ATTUNE_DEVICE explicit OnlineSoftmax(float scale) : scale_log2(scale) { reset(); }
 
     ATTUNE_DEVICE void reset() {
         ATTUNE_UNROLL
-        for (int i = 0; i < 2 * m_blocks; ++i) {
-            reference[i / 2][i % 2] = unset;
-            sum[i / 2][i % 2] = 0;
+        for (int i = 0; i < F::rows; ++i) {
+            reference[i] = unset;
+            sum[i] = 0;
         }
     }
 
-    /// Row maxima of n-tiles from .. to - 1, in log2 units.
-    template <int n_tiles>
-    ATTUNE_DEVICE Rows maxima(const float (&s)[m_blocks][n_tiles][4], int from, int to) const {
+    /// Row maxima of tiles from .. to - 1, in log2 units.
+    template <int tiles>
+    ATTUNE_DEVICE Rows maxima(const float (&s)[F::blocks][tiles][F::elements], int from,
+                              int to) const {
+        constexpr int block_rows = F::rows / F::blocks, width = F::elements / block_rows;
         Rows top;
         ATTUNE_UNROLL
-        for (int i = 0; i < 2 * m_blocks; ++i) {
-            const int b = i / 2, half = i % 2;
+        for (int i = 0; i < F::rows; ++i) {
+            const int b = i / block_rows, first = i % block_rows * width;
             float most = -infinity();
             ATTUNE_UNROLL
-            for (int n = from; n < to; ++n)
-                most = max_f32(most, max_f32(s[b][n][2 * half], s[b][n][2 * half + 1]));
-            top.of[b][half] = quad_max(most) * scale_log2;
+            for (int j = from * width; j < to * width; j += 2) {
+                const auto& tile = s[b][j / width];
+                const int e = first + j % width;
+                most = max_f32(most, max_f32(tile[e], tile[e + 1]));
+            }
+            top.of[i] = row_max<F>(most) * scale_log2;
         }
         return top;
     }
@@ -78,8 +73,7 @@ struct OnlineSoftmax {
         if (rescale != Rescale::when_moved) return true;
         bool moved = false;
         ATTUNE_UNROLL
-        for (int i = 0; i < 2 * m_blocks; ++i)
-            moved = moved || top.of[i / 2][i % 2] > reference[i / 2][i % 2] + moved_by;
+        for (int i = 0; i < F::rows; ++i) moved = moved || top.of[i] > reference[i] + moved_by;
         return warp_any(moved);
     }
 
@@ -87,46 +81,46 @@ struct OnlineSoftmax {
     ATTUNE_DEVICE Rows raise(const Rows& top) {
         Rows by;
         ATTUNE_UNROLL
-        for (int i = 0; i < 2 * m_blocks; ++i) {
-            const int b = i / 2, half = i % 2;
-            const float before = reference[b][half];
-            const float now = max_f32(before, top.of[b][half]);
-            reference[b][half] = now;
+        for (int i = 0; i < F::rows; ++i) {
+            const float before = reference[i];
+            const float now = max_f32(before, top.of[i]);
+            reference[i] = now;
             const float factor = exp2_approx(before - now);
-            by.of[b][half] = factor;
-            if (rescale == Rescale::normalised) by.of[b][half] *= quad_sum(sum[b][half]);
-            sum[b][half] *= factor;
+            by.of[i] = factor;
+            if (rescale == Rescale::normalised) by.of[i] *= row_sum<F>(sum[i]);
+            sum[i] *= factor;
         }
         return by;
     }
 
-    template <int d_tiles>
-    ATTUNE_DEVICE static void shrink(float (&o)[m_blocks][d_tiles][4], const Rows& by) {
+    /// O may come in tiles of another size than S.
+    template <int tiles, int width>
+    ATTUNE_DEVICE static void shrink(float (&o)[F::blocks][tiles][width], const Rows& by) {
         ATTUNE_UNROLL
-        for (int i = 0; i < m_blocks * d_tiles * 4; ++i)
-            o[i / (4 * d_tiles)][i / 4 % d_tiles][i % 4] *= by.of[i / (4 * d_tiles)][i % 4 / 2];
+        for (int i = 0; i < F::blocks * tiles * width; ++i) {
+            const int b = i / (tiles * width), e = i % width;
+            o[b][i / width % tiles][e] *= by.of[row_of<F>(b, e, width)];
+        }
     }
 
     /// Brings references and O in order for a tile of scores. `edge`: every block will be checked.
-    template <bool edge, int n_tiles, int d_tiles>
-    ATTUNE_DEVICE void begin_tile(const float (&s)[m_blocks][n_tiles][4],
-                                  float (&o)[m_blocks][d_tiles][4]) {
+    template <bool edge, int tiles, class Output>
+    ATTUNE_DEVICE void begin_tile(const float (&s)[F::blocks][tiles][F::elements], Output& o) {
         if constexpr (exact) {
-            const Rows top = maxima(s, 0, n_tiles);
+            const Rows top = maxima(s, 0, tiles);
             if (must_follow(top)) shrink(o, raise(top));
         } else if constexpr (rescale == Rescale::deferred && !edge) {
             bool large = false;
             ATTUNE_UNROLL
-            for (int i = 0; i < 2 * m_blocks; ++i)
-                large = large || !(sum[i / 2][i % 2] <= shift_limit);
+            for (int i = 0; i < F::rows; ++i) large = large || !(sum[i] <= shift_limit);
             if (warp_any(large)) shrink(o, shift());
         }
     }
 
-    /// P of 16 columns, and this thread's row sums: of the block where it will be checked, else of
-    /// all columns so far.
+    /// P of a step, and this thread's row sums: of the step where it will be checked, else of all
+    /// columns so far.
     struct Block {
-        float p[m_blocks][2][4];
+        float p[F::blocks][F::step_tiles][F::elements];
         Rows sum;
     };
     template <bool edge>
@@ -136,38 +130,38 @@ struct OnlineSoftmax {
     ATTUNE_DEVICE Block open() const {
         Block block;
         ATTUNE_UNROLL
-        for (int i = 0; i < 2 * m_blocks; ++i)
-            block.sum.of[i / 2][i % 2] = checked<edge> ? 0.0f : sum[i / 2][i % 2];
+        for (int i = 0; i < F::rows; ++i) block.sum.of[i] = checked<edge> ? 0.0f : sum[i];
         return block;
     }
 
-    /// P of columns 16 block .. 16 block + 15. `part` of `parts` does its share of the elements, so
-    /// that they can be placed among other instructions.
-    template <int n_tiles>
-    ATTUNE_DEVICE void exponentiate(Block& out, const float (&s)[m_blocks][n_tiles][4], int block,
-                                    int part = 0, int parts = 1) const {
-        constexpr int elements = 8 * m_blocks;
+    /// P of a step. `part` of `parts` does its share of the elements, so that they can be placed
+    /// among other instructions.
+    template <int tiles>
+    ATTUNE_DEVICE void exponentiate(Block& out, const float (&s)[F::blocks][tiles][F::elements],
+                                    int step, int part = 0, int parts = 1) const {
+        constexpr int width = F::elements, of_block = F::step_tiles * width;
         ATTUNE_UNROLL
-        for (int i = 0; i < elements; ++i) {
-            if (i * parts / elements != part) continue;
-            const int b = i / 8, n = i / 4 % 2, e = i % 4;
-            const float x = fma_rn(s[b][2 * block + n][e], scale_log2, -reference[b][e / 2]);
+        for (int i = 0; i < F::blocks * of_block; ++i) {
+            if (i * parts / (F::blocks * of_block) != part) continue;
+            const int b = i / of_block, n = i / width % F::step_tiles, e = i % width;
+            const int row = row_of<F>(b, e, width);
+            const float x = fma_rn(s[b][F::step_tiles * step + n][e], scale_log2, -reference[row]);
             out.p[b][n][e] = exp2_approx(x);
-            out.sum.of[b][e / 2] += out.p[b][n][e];
+            out.sum.of[row] += out.p[b][n][e];
         }
     }
 
-    /// The block is complete: takes its sums. Where it is checked, P that grew too far is made
-    /// again with a reference raised to the block's maximum.
-    template <bool edge, int n_tiles, int d_tiles>
-    ATTUNE_DEVICE void close(Block& block, const float (&s)[m_blocks][n_tiles][4], int index,
-                             float (&o)[m_blocks][d_tiles][4]) {
+    /// The step's P is complete: takes its sums. Where it is checked, P that grew too far is made
+    /// again with a reference raised to the step's maximum.
+    template <bool edge, int tiles, class Output>
+    ATTUNE_DEVICE void close(Block& block, const float (&s)[F::blocks][tiles][F::elements],
+                             int step, Output& o) {
         if constexpr (checked<edge>) {
-            if (grown(block.sum, block_limit)) redo(block, s, index, o);
+            if (grown(block.sum, block_limit)) redo(block, s, step, o);
             take(block.sum);
         } else {
             ATTUNE_UNROLL
-            for (int i = 0; i < 2 * m_blocks; ++i) sum[i / 2][i % 2] = block.sum.of[i / 2][i % 2];
+            for (int i = 0; i < F::rows; ++i) sum[i] = block.sum.of[i];
         }
     }
 
@@ -175,22 +169,21 @@ struct OnlineSoftmax {
     ATTUNE_DEVICE static bool grown(const Rows& sums, float limit) {
         bool past = false;
         ATTUNE_UNROLL
-        for (int i = 0; i < 2 * m_blocks; ++i) past = past || !(sums.of[i / 2][i % 2] <= limit);
+        for (int i = 0; i < F::rows; ++i) past = past || !(sums.of[i] <= limit);
         return warp_any(past);
     }
 
     ATTUNE_DEVICE void take(const Rows& sums) {
         ATTUNE_UNROLL
-        for (int i = 0; i < 2 * m_blocks; ++i) sum[i / 2][i % 2] += sums.of[i / 2][i % 2];
+        for (int i = 0; i < F::rows; ++i) sum[i] += sums.of[i];
     }
 
-    template <int d_tiles>
-    ATTUNE_DEVICE void after_pv(float (&o)[m_blocks][d_tiles][4]) {
+    template <class Output>
+    ATTUNE_DEVICE void after_pv(Output& o) {
         if constexpr (rescale == Rescale::normalised) {
             Rows by;
             ATTUNE_UNROLL
-            for (int i = 0; i < 2 * m_blocks; ++i)
-                by.of[i / 2][i % 2] = reciprocal(quad_sum(sum[i / 2][i % 2]));
+            for (int i = 0; i < F::rows; ++i) by.of[i] = reciprocal(row_sum<F>(sum[i]));
             shrink(o, by);
         }
     }
@@ -199,19 +192,19 @@ struct OnlineSoftmax {
     ATTUNE_DEVICE bool overflowed() const {
         bool lost = false;
         ATTUNE_UNROLL
-        for (int i = 0; i < 2 * m_blocks; ++i) lost = lost || !(sum[i / 2][i % 2] < lost_limit);
+        for (int i = 0; i < F::rows; ++i) lost = lost || !(sum[i] < lost_limit);
         return lost;
     }
 
     /// Makes `sum` whole rows and O what divided by it is the answer.
-    template <int d_tiles>
-    ATTUNE_DEVICE void finish(float (&o)[m_blocks][d_tiles][4]) {
+    template <class Output>
+    ATTUNE_DEVICE void finish(Output& o) {
         ATTUNE_UNROLL
-        for (int i = 0; i < 2 * m_blocks; ++i) sum[i / 2][i % 2] = quad_sum(sum[i / 2][i % 2]);
+        for (int i = 0; i < F::rows; ++i) sum[i] = row_sum<F>(sum[i]);
         if constexpr (rescale == Rescale::normalised) {
             Rows whole;
             ATTUNE_UNROLL
-            for (int i = 0; i < 2 * m_blocks; ++i) whole.of[i / 2][i % 2] = sum[i / 2][i % 2];
+            for (int i = 0; i < F::rows; ++i) whole.of[i] = sum[i];
             shrink(o, whole);
         }
     }
@@ -226,25 +219,24 @@ struct OnlineSoftmax {
     }
 
 private:
-    template <int n_tiles, int d_tiles>
-    ATTUNE_DEVICE void redo(Block& block, const float (&s)[m_blocks][n_tiles][4], int index,
-                            float (&o)[m_blocks][d_tiles][4]) {
-        shrink(o, raise(maxima(s, 2 * index, 2 * index + 2)));
+    template <int tiles, class Output>
+    ATTUNE_DEVICE void redo(Block& block, const float (&s)[F::blocks][tiles][F::elements], int step,
+                            Output& o) {
+        shrink(o, raise(maxima(s, F::step_tiles * step, F::step_tiles * (step + 1))));
         block = open<true>();
-        exponentiate(block, s, index);
+        exponentiate(block, s, step);
     }
 
     /// Rows with large sums get them back near 1. Returns what O shrinks by.
     ATTUNE_DEVICE Rows shift() {
         Rows by;
         ATTUNE_UNROLL
-        for (int i = 0; i < 2 * m_blocks; ++i) {
-            const int b = i / 2, half = i % 2;
-            const float top = quad_max(sum[b][half]);
+        for (int i = 0; i < F::rows; ++i) {
+            const float top = row_max<F>(sum[i]);
             const float bits = top > shift_limit ? log2_approx(top) : 0.0f;
-            by.of[b][half] = exp2_approx(-bits);
-            reference[b][half] += bits;
-            sum[b][half] = sum[b][half] < lost_limit ? sum[b][half] * by.of[b][half] : lost();
+            by.of[i] = exp2_approx(-bits);
+            reference[i] += bits;
+            sum[i] = sum[i] < lost_limit ? sum[i] * by.of[i] : lost();
         }
         return by;
     }

@@ -83,7 +83,7 @@ private:
             if (!idle) multiply_qk<V>(s, q, k_tile);
             const SharedAddress v_tile = ring.template wait_v<edge>(step);
             if (!idle) {
-                if (edge) mask_scores<L>(s, mask_, first_query, first_key);
+                if (edge) mask_scores<typename L::Fragments>(s, mask_, first_query, first_key);
                 softmax.template begin_tile<edge>(s, o);
                 softmax_pv<V, edge>(o, s, softmax, v_tile);
                 softmax.after_pv(o);

@@ -38,7 +38,8 @@ struct Layout {
     static constexpr int v_offset = k_offset + V::stages * stage_bytes;
     static constexpr int barrier_offset = v_offset + V::stages * stage_bytes;
 
-    using Softmax = OnlineSoftmax<static_cast<Rescale>(V::rescale), m_blocks>;
+    using Fragments = QuadFragments<m_blocks>;
+    using Softmax = OnlineSoftmax<static_cast<Rescale>(V::rescale), Fragments>;
     using Scores = float[m_blocks][n_tiles][4];
     using Output = float[m_blocks][d_tiles][4];
 

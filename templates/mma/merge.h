@@ -39,10 +39,10 @@ private:
         const int lane = lane_index(), warp = warp_index();
         ATTUNE_UNROLL
         for (int i = 0; i < 2 * L::m_blocks; ++i) {
-            const int row = 16 * (i / 2) + lane / 4 + 8 * (i % 2);
+            const int row = L::Fragments::row(i, lane);
             if (lane % 4 == 0) {
-                store_shared_f32(stat(0, warp, row), softmax.reference[i / 2][i % 2]);
-                store_shared_f32(stat(1, warp, row), softmax.sum[i / 2][i % 2]);
+                store_shared_f32(stat(0, warp, row), softmax.reference[i]);
+                store_shared_f32(stat(1, warp, row), softmax.sum[i]);
             }
         }
     }
@@ -64,8 +64,8 @@ private:
         ATTUNE_UNROLL
         for (int i = 0; i < 2 * L::m_blocks; ++i) {
             const int b = i / 2, half = i % 2;
-            const int row = 16 * b + lane / 4 + 8 * half;
-            const float factor = weight(softmax.reference[b][half], top_reference(row));
+            const int row = L::Fragments::row(i, lane);
+            const float factor = weight(softmax.reference[i], top_reference(row));
             ATTUNE_UNROLL
             for (int j = 0; j < 2 * L::d_tiles; ++j) {
                 const int column = 8 * (j / 2) + 2 * (lane % 4) + j % 2;

@@ -14,6 +14,12 @@
 #define ATTUNE_UNROLL ATTUNE_PRAGMA(unroll)
 #define ATTUNE_UNROLL_N(n) ATTUNE_PRAGMA(unroll n)
 
+// What the binary was made from, for who has only the binary.
+#ifdef ATTUNE_VARIANT
+extern "C" __device__ __constant__ const char attune_source[] =
+    "attune source " ATTUNE_SOURCE_HASH " " ATTUNE_VARIANT;
+#endif
+
 namespace attune {
 
 using SharedAddress = unsigned;

@@ -19,9 +19,12 @@
 namespace attune {
 
 namespace emu {
-static const Operations* operations;  // set when the object is loaded, before any thread runs
-static void bind(const Operations* given) {
+// Set when the object is loaded, before any thread runs.
+static const Operations* operations;
+static int wave_size;
+static void bind(const Operations* given, int lanes) {
     operations = given;
+    wave_size = lanes;
 }
 }  // namespace emu
 
@@ -43,10 +46,10 @@ ATTUNE_DEVICE int thread_index() {
     return emu::operations->thread_index();
 }
 ATTUNE_DEVICE int lane_index() {
-    return thread_index() & 31;
+    return thread_index() % emu::wave_size;
 }
 ATTUNE_DEVICE int warp_index() {
-    return thread_index() >> 5;
+    return thread_index() / emu::wave_size;
 }
 ATTUNE_DEVICE int cta_index() {
     return emu::operations->cta_index();
@@ -258,3 +261,4 @@ ATTUNE_DEVICE unsigned long long clock_cycles() {
 }  // namespace attune
 
 #include "templates/target/emu/hopper.h"
+#include "templates/target/emu/matrix.h"

@@ -25,6 +25,18 @@ struct WgmmaCall {
     bool accumulate;
 };
 
+/// Matrix instructions of AMD's, in the order of runtime/emu/matrix_cores.cpp.
+enum class Matrix { mfma_32x32x8, mfma_16x16x16, wmma_gfx11, wmma_gfx12 };
+
+/// One lane's part of d += a b. Operands are 16-bit.
+struct MatrixCall {
+    Matrix shape;
+    bool bf16;
+    float* d;
+    const unsigned* a;
+    const unsigned* b;
+};
+
 /// The first element of a box of a tensor.
 struct TensorPoint {
     int column, row, head, batch;
@@ -77,20 +89,21 @@ struct Operations {
 
     void (*mma_f16)(float* d, const unsigned* a, unsigned b0, unsigned b1);
     void (*mma_bf16)(float* d, const unsigned* a, unsigned b0, unsigned b1);
+    void (*matrix)(const MatrixCall* call);
     float (*exp2)(float x);
     float (*log2)(float x);
     float (*fma)(float a, float b, float c);
     unsigned long long (*ticks)();
 };
 
-constexpr int abi_version = 3;
+constexpr int abi_version = 4;
 
 struct KernelObject {
     int abi_version;
-    int max_threads;                  // per CTA
-    unsigned long long params_bytes;  // of the kernel's parameter
-    void (*bind)(const Operations*);  // once, before any run
-    void (*run)(const void* params);  // one GPU thread
+    int max_threads;                                 // per CTA
+    unsigned long long params_bytes;                 // of the kernel's parameter
+    void (*bind)(const Operations*, int wave_size);  // once, before any run
+    void (*run)(const void* params);                 // one GPU thread
 };
 
 }  // namespace attune::emu

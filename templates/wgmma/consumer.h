@@ -142,7 +142,9 @@ private:
     /// before is still running, and O is settled when this returns.
     template <bool edge>
     ATTUNE_DEVICE void soften(Scores& s, int tile, P& p, Output& o) {
-        if (edge) mask_scores<L>(s, mask_, first_row_ + warp_index() % 4 * 16, tile * V::tile_kv);
+        if (edge)
+            mask_scores<typename L::Fragments>(s, mask_, first_row_ + warp_index() % 4 * 16,
+                                               tile * V::tile_kv);
         if constexpr (Softmax::exact) {
             const Rows top = softmax_.maxima(s, 0, L::n_tiles);
             const bool moves = softmax_.must_follow(top);
