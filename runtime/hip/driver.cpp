@@ -20,13 +20,12 @@ std::vector<std::string> candidates() {
             dlclose(open);
             return {name};
         }
+    std::vector<std::string> folders = {"/opt/rocm/lib", "/usr/lib/x86_64-linux-gnu", "/usr/lib64"};
+    if (const char* rocm = std::getenv("ROCM_PATH"))
+        folders.insert(folders.begin(), formatted("{}/lib", rocm));
     list = names;
-    const char* rocm = std::getenv("ROCM_PATH");
-    for (const std::string folder :
-         {rocm == nullptr ? "" : formatted("{}/lib", rocm), std::string("/opt/rocm/lib"),
-          std::string("/usr/lib/x86_64-linux-gnu"), std::string("/usr/lib64")})
-        for (const std::string& name : names)
-            if (!folder.empty()) list.push_back(formatted("{}/{}", folder, name));
+    for (const std::string& folder : folders)
+        for (const std::string& name : names) list.push_back(formatted("{}/{}", folder, name));
     return list;
 }
 
