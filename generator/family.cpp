@@ -1,6 +1,7 @@
 #include "generator/family.h"
 
 #include "generator/families/mma.h"
+#include "generator/families/transposed.h"
 #include "generator/families/wgmma.h"
 
 namespace attune {
@@ -12,7 +13,8 @@ const Axis* Family::axis(std::string_view key) const {
 }
 
 const std::vector<Family>& families() {
-    static const std::vector<Family> all{mma_family(), wgmma_family()};
+    static const std::vector<Family> all{mma_family(), wgmma_family(), mfma_family(),
+                                         wmma_family()};
     return all;
 }
 

@@ -2,17 +2,10 @@
 // write_lse, m_blocks, d_tiles, warp_row().
 #pragma once
 
+#include "templates/common/output.h"
 #include "templates/common/softmax.h"
 
 namespace attune {
-
-/// Where a q-tile's results go.
-struct OutputTile {
-    unsigned short* o;  // of the tile's row 0
-    long long row_stride;
-    float* lse;  // of the tile's row 0; null where not wanted
-    int rows;    // of the tensor from the tile's row 0 on
-};
 
 /// Swaps four registers of four lanes: afterwards register i of lane t holds what register t of
 /// lane i held.

@@ -11,6 +11,15 @@ struct Work {
     int q_tile;
 };
 
+/// CTAs are dealt to the dies of a GPU in turn, and each die has an L2 of its own: work such that
+/// neighbours in it run on the same die.
+template <int dies>
+ATTUNE_DEVICE int on_die(int cta, int ctas) {
+    if (dies == 1) return cta;
+    const int die = cta % dies, share = ctas / dies, longer = ctas % dies;
+    return die * share + (die < longer ? die : longer) + cta / dies;
+}
+
 /// q_tiles of one (batch, head) are neighbours in the grid. With section_heads > 0, sections of so
 /// many heads go one after the other and inside a section the longest (last) q-tile of every head
 /// comes first: under a causal mask the long ones start early (LPT order) while the heads at work

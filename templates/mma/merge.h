@@ -103,4 +103,15 @@ private:
     SharedAddress shared_;
 };
 
+template <class V>
+ATTUNE_DEVICE void store_tile(typename Layout<V>::Output& o,
+                              const typename Layout<V>::Softmax& softmax, SharedAddress shared,
+                              const OutputTile& out) {
+    if constexpr (Layout<V>::split_kv) {
+        Merge<V>(shared).run(o, softmax, out);
+    } else {
+        store_rows<Layout<V>>(o, softmax, out);
+    }
+}
+
 }  // namespace attune

@@ -4,6 +4,7 @@
 // needs no shuffle.
 #pragma once
 
+#include "templates/abi.h"
 #include "templates/mma/layout.h"
 
 namespace attune {
@@ -16,6 +17,32 @@ struct QOperandOf {
     SharedAddress lane_address;
     unsigned fragments[held ? L::m_blocks : 1][held ? L::d_steps : 1][4];
 
+    ATTUNE_DEVICE void fetch(unsigned (&a)[L::m_blocks][4], int d_step) const {
+        ATTUNE_UNROLL
+        for (int b = 0; b < L::m_blocks; ++b) {
+            if constexpr (held) {
+                ATTUNE_UNROLL
+                for (int i = 0; i < 4; ++i) a[b][i] = fragments[b][d_step][i];
+            } else {
+                const SharedAddress rows = lane_address + b * 16 * L::Tile::row_bytes;
+                ldmatrix_x4(a[b], L::Tile::advance(rows, d_step));
+            }
+        }
+    }
+
+    ATTUNE_DEVICE void load(const AttentionParams& p, long long offset, SharedAddress shared,
+                            int first_row) {
+        if constexpr (held) {
+            read_global(p.q, offset, p.q_strides.row, first_row, p.seqlen_q);
+        } else {
+            typename L::Copier copier(p.q, offset, p.q_strides.row);
+            copier.move(first_row);
+            copier.template copy<V::tile_q, false>(shared, p.seqlen_q - first_row);
+            use_shared(shared);
+        }
+    }
+
+private:
     /// Q is in shared memory: remembers where this lane's rows start.
     ATTUNE_DEVICE void use_shared(SharedAddress q_tile) {
         const int lane = lane_index();
@@ -37,19 +64,6 @@ struct QOperandOf {
                 const bool valid = row < row_end && column < V::head_dim;
                 fragments[b][i / 4][i % 4] =
                     valid ? load_global_32(base + row * stride + column) : 0u;
-            }
-        }
-    }
-
-    ATTUNE_DEVICE void fetch(unsigned (&a)[L::m_blocks][4], int d_step) const {
-        ATTUNE_UNROLL
-        for (int b = 0; b < L::m_blocks; ++b) {
-            if constexpr (held) {
-                ATTUNE_UNROLL
-                for (int i = 0; i < 4; ++i) a[b][i] = fragments[b][d_step][i];
-            } else {
-                const SharedAddress rows = lane_address + b * 16 * L::Tile::row_bytes;
-                ldmatrix_x4(a[b], L::Tile::advance(rows, d_step));
             }
         }
     }

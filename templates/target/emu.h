@@ -225,6 +225,12 @@ ATTUNE_DEVICE unsigned pack2(float lo, float hi, F16) {
 ATTUNE_DEVICE unsigned pack2(float lo, float hi, BF16) {
     return emu::to_bf16(lo) | emu::to_bf16(hi) << 16;
 }
+ATTUNE_DEVICE unsigned low_halves(unsigned a, unsigned b) {
+    return (a & 0xffffu) | b << 16;
+}
+ATTUNE_DEVICE unsigned high_halves(unsigned a, unsigned b) {
+    return a >> 16 | (b & 0xffff0000u);
+}
 ATTUNE_DEVICE float to_float(unsigned short bits, F16) {
     // Moving exponent and fraction into place leaves the exponent 112 too small; a product with
     // 2^112 is right for subnormals too. Infinity and NaN get the highest exponent.

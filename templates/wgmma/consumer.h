@@ -217,18 +217,7 @@ private:
     }
 
     ATTUNE_DEVICE void store(const Work& work, Output& o) const {
-        const long long row = work.q_tile * V::tile_q;
-        OutputTile out;
-        out.row_stride = p_.o_strides.row;
-        out.o = static_cast<unsigned short*>(p_.o) + work.batch * p_.o_strides.batch +
-                work.head * p_.o_strides.head + row * out.row_stride;
-        out.rows = p_.seqlen_q - work.q_tile * V::tile_q;
-        out.lse = nullptr;
-        if (V::write_lse)
-            out.lse = p_.lse +
-                      (static_cast<long long>(work.batch) * p_.heads_q + work.head) * p_.seqlen_q +
-                      row;
-        store_rows<L>(o, softmax_, out);
+        store_rows<L>(o, softmax_, output_tile<V>(p_, work, work.q_tile * V::tile_q));
     }
 
     const AttentionParams& p_;
