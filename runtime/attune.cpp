@@ -1,7 +1,6 @@
 #include "runtime/attune.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
 #include <cstring>
 #include <thread>
@@ -120,20 +119,13 @@ Result<std::unique_ptr<attune::Device>> open_device(std::string_view name) {
     if (name.starts_with("emu:"))
         return Error{Code::unsupported, "the loader does not carry the emulator",
                      "link attune_emu, and pass attune_emu_backend's device as options.backend"};
-    int ordinal = -1;
-    const std::string_view number = name.starts_with("cuda:") ? name.substr(5) : "";
-    const auto [end, error] =
-        std::from_chars(number.data(), number.data() + number.size(), ordinal);
-    if (error != std::errc{} || end != number.data() + number.size() || ordinal < 0)
-        return Error{Code::invalid_argument, formatted("'{}' is not a device", name),
-                     "name one like cuda:0"};
-    return attune::open_cuda_device(ordinal);
+    return attune::open_gpu(name);
 }
 
 Result<void> open(const attune_options& given, attune_context& context) {
     std::unique_ptr<attune::Device> opened;
     if (given.backend == nullptr) {
-        auto device = open_device(given.device == nullptr ? "cuda:0" : given.device);
+        auto device = open_device(given.device == nullptr ? "" : given.device);
         if (!device) return device.error();
         opened = std::move(*device);
     }

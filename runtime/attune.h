@@ -7,7 +7,7 @@
  * the next step.
  *   - Sizes are bytes unless the name says elements; strides are elements; times are microseconds.
  *   - Never compiles and never tunes. Nothing is allocated by attune_launch, which may be captured
- * into a CUDA graph.
+ * into a CUDA or HIP graph.
  *   - attune_find is thread-safe on one context; attune_launch may be called from any thread on a
  * kernel.
  *   - Structs begin with struct_bytes, their size as the caller knows it. A smaller one than this
@@ -65,7 +65,8 @@ typedef struct attune_backend
 
 typedef struct attune_options {
     size_t struct_bytes; /* sizeof(attune_options) */
-    const char* device;  /* "cuda:0"; NULL = "cuda:0". Ignored where backend is given */
+    const char* device;  /* "cuda:0", "hip:0"; NULL = the first GPU that opens, cuda:0 before hip:0.
+                            Ignored where backend is given */
     const char*
         store_path; /* SQLite file; NULL = $ATTUNE_STORE, else $XDG_DATA_HOME/attune/store.sqlite,
                        else ~/.local/share/attune/store.sqlite */
@@ -153,15 +154,15 @@ ATTUNE_API void attune_close(attune_context* context);
 ATTUNE_API attune_status attune_find(attune_context* context, const attune_problem* problem,
                                      attune_answer* answer);
 
-/* Enqueues the kernel on `stream` (a CUstream; NULL = the default stream). `workspace` holds the
+/* Enqueues the kernel on `stream` (a CUstream or hipStream_t; NULL = the default stream). `workspace` holds the
  * answer's workspace_bytes and may be NULL if that is 0. Sizes of 0 are legal: O is zeroed where
  * seqlen_kv is 0, nothing is launched where there is no query. */
 ATTUNE_API attune_status attune_launch(attune_kernel* kernel, const attune_problem* problem,
                                        const attune_tensors* tensors, void* workspace,
                                        void* stream);
 
-/* Device memory, for programs that have no allocator of their own. On CUDA any pointer of the
- * device's primary context does as well; the emulator runs on memory from attune_alloc only. Copies
+/* Device memory, for programs that have no allocator of their own. Any pointer of
+ * CUDA's primary context, or of HIP, does as well; the emulator runs on memory from attune_alloc only. Copies
  * return when they are done; attune_synchronize waits for all that was enqueued. Free before
  * attune_close; freeing NULL is fine. */
 ATTUNE_API attune_status attune_alloc(attune_context* context, size_t bytes, void** memory);

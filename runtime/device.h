@@ -19,7 +19,7 @@ namespace attune {
 
 /// A device address. On the emulator it is a host pointer the emulator handed out.
 using DevicePtr = std::uint64_t;
-/// A queue of work. 0 is the device's default stream; on cuda a CUstream.
+/// A queue of work. 0 is the device's default stream; on cuda a CUstream, on hip a hipStream_t.
 using Stream = std::uint64_t;
 /// Loaded code; 0 is none.
 using Kernel = std::uint64_t;
@@ -27,10 +27,10 @@ using Kernel = std::uint64_t;
 using Event = std::uint64_t;
 
 struct DeviceInfo {
-    std::string id;         // "cuda:0", "emu:h200"
-    Target target;          // asked from the device
-    std::string driver;     // "580.159.03"; the emulator's version for emu
-    std::string uuid;       // partition or board identity; empty where there is none
+    std::string id;      // "cuda:0", "hip:0", "emu:h200"
+    Target target;       // asked from the device
+    std::string driver;  // "580.159.03", "hip 7.2.0"; the emulator's version for emu
+    std::string uuid;    // partition or board identity (hip: PCI bus id); empty where there is none
     bool emulated = false;  // its times are never stored as measurements
 };
 
@@ -86,7 +86,10 @@ public:
     virtual DevicePtr host_flag_device_ptr() = 0;
 };
 
-/// Opens "cuda:N". not_found / library_missing say where was looked.
+/// Opens "cuda:N" or "hip:N"; "" is the first GPU that opens, cuda:0 before hip:0. invalid_argument
+/// for another form; not_found and library_missing say where was looked.
+Result<std::unique_ptr<Device>> open_gpu(std::string_view id);
 Result<std::unique_ptr<Device>> open_cuda_device(int ordinal);
+Result<std::unique_ptr<Device>> open_hip_device(int ordinal);
 
 }  // namespace attune

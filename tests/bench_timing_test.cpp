@@ -5,7 +5,7 @@
 #include <set>
 
 #include "templates/probe/params.h"
-#include "tests/fake_cuda.h"
+#include "tests/fake_fixture.h"
 #include "tuner/bench.h"
 
 namespace attune {

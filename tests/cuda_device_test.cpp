@@ -6,7 +6,8 @@
 
 #include "runtime/device.h"
 #include "templates/probe/params.h"
-#include "tests/fake_cuda.h"
+#include "tests/device_calls.h"
+#include "tests/fake_fixture.h"
 #include "tuner/measure.h"
 
 namespace attune {
@@ -41,77 +42,23 @@ TEST_F(FakeCuda, describes_the_gpu_as_it_is_asked) {
     EXPECT_DOUBLE_EQ(target.dense_f16_tflops, find_target("h200")->dense_f16_tflops);
 }
 
-/// Every call of the interface once; the first error, if any.
-Result<void> use(Device& device) {
-    auto memory = device.allocate(64);
-    if (!memory) return memory.error();
-    std::uint32_t words[16] = {};
-    auto done = device.copy_to_device(*memory, words, sizeof words);
-    if (done) done = device.fill(*memory, 0xabcd1234, sizeof words);
-    if (done) done = device.copy_to_host(words, *memory, sizeof words);
-    if (done && words[15] != 0xabcd1234) done = Error{Code::internal, "no fill", ""};
-    auto kernel = device.load(any_binary(), "attune_kernel", 98304);
-    if (done && !kernel) done = kernel.error();
-    int params = 7;
-    if (done) done = device.launch(*kernel, Launch{3, 128, 98304, 0}, &params, sizeof params);
-    auto start = device.create_event();
-    if (done && !start) done = start.error();
-    if (done) done = device.record(*start);
-    if (done) done = device.synchronize();
-    if (done) {
-        auto elapsed = device.elapsed_ms(*start, *start);
-        if (!elapsed) done = elapsed.error();
-    }
-    if (start)
-        if (auto destroyed = device.destroy_event(*start); done && !destroyed) done = destroyed;
-    if (kernel)
-        if (auto unloaded = device.unload(*kernel); done && !unloaded) done = unloaded;
-    if (auto released = device.release(*memory); done && !released) done = released;
-    return done;
-}
-
 TEST_F(FakeCuda, serves_every_call_and_leaves_nothing_behind) {
     {
         auto device = open_cuda_device(0);
         ASSERT_TRUE(device);
         auto used = use(**device);
         EXPECT_TRUE(used) << used.error().text();
-        EXPECT_EQ(fake->dynamic_shared, 98304);
+        EXPECT_EQ(fake->dynamic_shared, 49152);
     }
     EXPECT_EQ(fake->live, 0);
     EXPECT_EQ(fake->bound, 0);
 }
 
 TEST_F(FakeCuda, each_call_that_fails_is_an_error_and_leaks_nothing) {
-    // What a destructor calls has nobody to tell.
-    const std::vector<std::string> silent = {"cuCtxPopCurrent_v2", "cuMemFreeHost",
-                                             "cuCtxPushCurrent_v2", "cuDevicePrimaryCtxRelease_v2"};
-    int failures = 0, told = 0;
-    for (bool reached = true; reached; ++failures) {
-        *fake = FakeControl{};
-        fake->fail_at = failures + 1;
-        fake->fail_with = 719;
-        std::string message;
-        {
-            auto device = open_cuda_device(0);
-            auto used = device ? use(**device) : Result<void>(device.error());
-            if (!used) message = used.error().text();
-        }
-        const std::string failed = fake->failed;
-        reached = !failed.empty();
-        // Without a context there is no way to give a thing back.
-        if (failed != "cuCtxPushCurrent_v2") {
-            EXPECT_EQ(fake->live, 0) << failed;
-        }
-        EXPECT_EQ(fake->bound, 0) << failed;
-        if (!message.empty()) {
-            ++told;
-            EXPECT_THAT(message, HasSubstr("CUDA_ERROR_FAKE (719)"));
-            EXPECT_THAT(message, HasSubstr("start a new process"));
-        } else if (reached) {
-            EXPECT_THAT(silent, testing::Contains(failed));
-        }
-    }
+    const int told = fail_each_call(*fake, [] { return open_cuda_device(0); }, "CUDA_ERROR_FAKE",
+                                    {"cuCtxPopCurrent_v2", "cuMemFreeHost", "cuCtxPushCurrent_v2",
+                                     "cuDevicePrimaryCtxRelease_v2"},
+                                    {"cuCtxPushCurrent_v2"});
     EXPECT_GT(told, 40);
 }
 

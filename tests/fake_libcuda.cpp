@@ -1,31 +1,14 @@
-// A CUDA driver over host memory, loaded in the place of libcuda: one "NVIDIA H200". It records its
-// calls, fails the nth one on demand, and counts what is not given back. A release that is made to
-// fail releases all the same.
-#include "tests/fake_libcuda.h"
-
-#include <cstddef>
+// A CUDA driver, loaded in the place of libcuda: one "NVIDIA H200", which is a FakeGpu.
 #include <cstring>
-#include <map>
-#include <memory>
-#include <utility>
 
-#define FAKE_API extern "C" __attribute__((visibility("default")))
+#include "templates/abi.h"
+#include "tests/fake_gpu.h"
 
 namespace {
 
-FakeControl control{};
-
-/// Logs a call; true if it shall fail.
-bool fails(const char* name) {
-    ++control.calls;
-    const std::size_t used = std::strlen(control.log), length = std::strlen(name);
-    if (used + length + 2 < sizeof control.log) {
-        std::memcpy(control.log + used, name, length);
-        std::memcpy(control.log + used + length, " ", 2);
-    }
-    if (control.calls != control.fail_at) return false;
-    std::strncpy(control.failed, name, sizeof control.failed - 1);
-    return true;
+attune::FakeGpu& gpu() {
+    static attune::FakeGpu fake("h200");
+    return fake;
 }
 
 struct Attribute {
@@ -36,36 +19,19 @@ constexpr Attribute attributes[] = {
     {75, 9},  {76, 0},       {81, 233472}, {82, 65536},   {97, 232448}, {106, 32},      {111, 1024},
 };
 
-/// What a driver owns, and still holds where the program has no context left to give it back in.
-std::map<void*, std::unique_ptr<std::byte[]>> owned;
-
-void* make_handle(std::size_t bytes = sizeof(double)) {
-    ++control.live;
-    auto memory = std::make_unique<std::byte[]>(bytes);
-    void* handle = memory.get();
-    owned.emplace(handle, std::move(memory));
-    return handle;
-}
-/// Never given out, or given back before: not counted, so that `live` stays off.
-void drop_handle(void* handle) {
-    if (owned.erase(handle) == 1) --control.live;
+int give(int& counter, int by) {
+    counter += by;
+    return 0;
 }
 
 }  // namespace
 
-#define FAKE_CALL(name) \
-    if (fails(#name)) return control.fail_with
-#define FAKE_RELEASE(name, release)   \
-    const bool failed = fails(#name); \
-    release;                          \
-    return failed ? control.fail_with : 0
-
 FAKE_API FakeControl* fake_control() {
-    return &control;
+    return &gpu().control;
 }
 FAKE_API int cuInit(unsigned) {
     FAKE_CALL(cuInit);
-    return 0;
+    return gpu().initialize();
 }
 FAKE_API int cuDriverGetVersion(int* version) {
     FAKE_CALL(cuDriverGetVersion);
@@ -107,107 +73,108 @@ FAKE_API int cuDeviceGetAttribute(int* value, int attribute, int) {
 }
 FAKE_API int cuDevicePrimaryCtxRetain(void** context, int) {
     FAKE_CALL(cuDevicePrimaryCtxRetain);
-    *context = &control;
-    ++control.live;
-    return 0;
+    *context = &gpu();
+    return give(gpu().control.live, 1);
 }
 FAKE_API int cuDevicePrimaryCtxRelease_v2(int) {
-    FAKE_RELEASE(cuDevicePrimaryCtxRelease_v2, --control.live);
+    FAKE_RELEASE(cuDevicePrimaryCtxRelease_v2, give(gpu().control.live, -1));
 }
 FAKE_API int cuCtxPushCurrent_v2(void*) {
     FAKE_CALL(cuCtxPushCurrent_v2);
-    ++control.bound;
-    return 0;
+    return give(gpu().control.bound, 1);
 }
 FAKE_API int cuCtxPopCurrent_v2(void**) {
-    FAKE_RELEASE(cuCtxPopCurrent_v2, --control.bound);
+    FAKE_RELEASE(cuCtxPopCurrent_v2, give(gpu().control.bound, -1));
 }
 FAKE_API int cuCtxSynchronize() {
     FAKE_CALL(cuCtxSynchronize);
-    return 0;
+    return gpu().synchronize();
 }
-FAKE_API int cuMemAlloc_v2(unsigned long long* pointer, std::size_t bytes) {
+FAKE_API int cuMemAlloc_v2(void** pointer, std::size_t bytes) {
     FAKE_CALL(cuMemAlloc_v2);
-    if (bytes == 0) return 1;
-    *pointer = reinterpret_cast<unsigned long long>(make_handle(bytes));
-    return 0;
+    return gpu().allocate(pointer, bytes);
 }
-FAKE_API int cuMemFree_v2(unsigned long long pointer) {
-    FAKE_RELEASE(cuMemFree_v2, drop_handle(reinterpret_cast<void*>(pointer)));
+FAKE_API int cuMemFree_v2(void* pointer) {
+    FAKE_RELEASE(cuMemFree_v2, gpu().release(pointer));
 }
-FAKE_API int cuMemcpyHtoD_v2(unsigned long long to, const void* from, std::size_t bytes) {
+FAKE_API int cuMemcpyHtoD_v2(void* to, const void* from, std::size_t bytes) {
     FAKE_CALL(cuMemcpyHtoD_v2);
-    std::memcpy(reinterpret_cast<void*>(to), from, bytes);
-    return 0;
+    return gpu().copy_to_device(to, from, bytes);
 }
-FAKE_API int cuMemcpyDtoH_v2(void* to, unsigned long long from, std::size_t bytes) {
+FAKE_API int cuMemcpyDtoH_v2(void* to, const void* from, std::size_t bytes) {
     FAKE_CALL(cuMemcpyDtoH_v2);
-    std::memcpy(to, reinterpret_cast<void*>(from), bytes);
-    return 0;
+    return gpu().copy_to_host(to, from, bytes);
 }
-FAKE_API int cuMemsetD32Async(unsigned long long to, unsigned pattern, std::size_t words, void*) {
+FAKE_API int cuMemsetD32Async(void* to, unsigned pattern, std::size_t words, void*) {
     FAKE_CALL(cuMemsetD32Async);
-    for (std::size_t i = 0; i < words; ++i) reinterpret_cast<unsigned*>(to)[i] = pattern;
-    return 0;
+    return gpu().fill(to, pattern, words);
 }
-FAKE_API int cuMemHostAlloc(void** pointer, std::size_t, unsigned) {
+FAKE_API int cuMemHostAlloc(void** pointer, std::size_t bytes, unsigned) {
     FAKE_CALL(cuMemHostAlloc);
-    *pointer = make_handle();
-    return 0;
+    return gpu().allocate(pointer, bytes);
 }
 FAKE_API int cuMemFreeHost(void* pointer) {
-    FAKE_RELEASE(cuMemFreeHost, drop_handle(pointer));
+    FAKE_RELEASE(cuMemFreeHost, gpu().release(pointer));
 }
-FAKE_API int cuMemHostGetDevicePointer_v2(unsigned long long* device, void* host, unsigned) {
+FAKE_API int cuMemHostGetDevicePointer_v2(void** device, void* host, unsigned) {
     FAKE_CALL(cuMemHostGetDevicePointer_v2);
-    *device = reinterpret_cast<unsigned long long>(host);
+    *device = host;
     return 0;
 }
-FAKE_API int cuModuleLoadData(void** module, const void*) {
+FAKE_API int cuModuleLoadData(void** module, const void* image) {
     FAKE_CALL(cuModuleLoadData);
-    *module = make_handle();
-    return 0;
+    return gpu().load(module, image);
 }
 FAKE_API int cuModuleUnload(void* module) {
-    FAKE_RELEASE(cuModuleUnload, drop_handle(module));
+    FAKE_RELEASE(cuModuleUnload, gpu().unload(module));
 }
 FAKE_API int cuModuleGetFunction(void** function, void* module, const char* name) {
     FAKE_CALL(cuModuleGetFunction);
-    if (std::strcmp(name, "no_such_kernel") == 0) return 500;
-    *function = module;
-    return 0;
+    return gpu().function(function, module, name);
 }
 FAKE_API int cuFuncSetAttribute(void*, int attribute, int value) {
     FAKE_CALL(cuFuncSetAttribute);
     if (attribute != 8) return 1;
-    control.dynamic_shared = value;
+    gpu().control.dynamic_shared = value;
     return 0;
 }
-FAKE_API int cuLaunchKernel(void*, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+FAKE_API int cuLaunchKernel(void* function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                             unsigned block_x, unsigned block_y, unsigned block_z,
                             unsigned shared_bytes, void* stream, void** params, void** extra) {
     FAKE_CALL(cuLaunchKernel);
     if (grid_x * grid_y * grid_z == 0 || block_y * block_z != 1 || extra != nullptr) return 1;
-    if (control.on_launch != nullptr)
-        control.on_launch(control.user, {grid_x, block_x, shared_bytes,
-                                         reinterpret_cast<std::uint64_t>(stream), params[0]});
-    return 0;
+    return gpu().launch(function, {grid_x, block_x, shared_bytes,
+                                   reinterpret_cast<std::uint64_t>(stream), params[0]});
+}
+FAKE_API int cuTensorMapEncodeTiled(attune::TensorMap* map, int type, unsigned rank, void* base,
+                                    const std::uint64_t* sizes, const std::uint64_t* strides_bytes,
+                                    const std::uint32_t* box, const std::uint32_t*, int, int, int,
+                                    int) {
+    FAKE_CALL(cuTensorMapEncodeTiled);
+    if (rank != 4) return 1;
+    const auto stride = [&](int i) { return static_cast<long long>(strides_bytes[i] / 2); };
+    const attune::TensorMapSpec spec{reinterpret_cast<attune::DevicePtr>(base),
+                                     type == 6 ? attune::DType::f16 : attune::DType::bf16,
+                                     int(sizes[0]),
+                                     int(sizes[1]),
+                                     int(sizes[2]),
+                                     int(sizes[3]),
+                                     {stride(2), stride(1), stride(0)},
+                                     int(box[1])};
+    return gpu().emulator().encode_tensor_map(spec, *map) ? 0 : 1;
 }
 FAKE_API int cuEventCreate(void** event, unsigned) {
     FAKE_CALL(cuEventCreate);
-    *event = make_handle();
-    return 0;
+    return gpu().create_event(event);
 }
 FAKE_API int cuEventRecord(void* event, void*) {
     FAKE_CALL(cuEventRecord);
-    *static_cast<double*>(event) = control.now_ms;
-    return 0;
+    return gpu().record(event);
 }
 FAKE_API int cuEventElapsedTime(float* milliseconds, void* start, void* stop) {
     FAKE_CALL(cuEventElapsedTime);
-    *milliseconds = static_cast<float>(*static_cast<double*>(stop) - *static_cast<double*>(start));
-    return 0;
+    return gpu().elapsed(milliseconds, start, stop);
 }
 FAKE_API int cuEventDestroy_v2(void* event) {
-    FAKE_RELEASE(cuEventDestroy_v2, drop_handle(event));
+    FAKE_RELEASE(cuEventDestroy_v2, gpu().destroy_event(event));
 }

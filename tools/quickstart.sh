@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # From a bare Debian 12 or Ubuntu 24.04 to a tuned kernel launched through the C API: installs what
-# is missing, builds, and does the main job on the best device found (a CUDA GPU, else emulated).
+# is missing, builds, and does the main job on the best device found (a GPU, else emulated).
 # A second run is quick. Ends with the example's exit code: 0 only if its error is under the bar.
-#   tools/quickstart.sh [device]        cuda:0, emu:h200, ...
+#   tools/quickstart.sh [device]        cuda:0, hip:0, emu:h200, ...
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 build=$root/build-release
 attune=$build/tools/attune
@@ -16,7 +16,7 @@ say "devices"
 "$attune" doctor
 best='import json, sys
 ids = [d["id"] for d in json.load(sys.stdin)["devices"]]
-print(next((i for i in ids if i.startswith("cuda:")), "emu:h200"))'
+print(next((i for i in ids if not i.startswith("emu:")), "emu:h200"))'
 device=${1:-$("$attune" devices --json | python3 -c "$best")}
 echo "using $device"
 

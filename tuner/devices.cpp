@@ -1,7 +1,5 @@
 #include "tuner/devices.h"
 
-#include <charconv>
-
 #include "generator/formatted.h"
 #include "runtime/emu/emu.h"
 #include "tuner/compiler_process.h"
@@ -16,6 +14,7 @@ struct CompilerRow {
     OpenCompiler open;
     bool own_process;
 };
+constexpr int most_gpus = 64;  // of one vendor
 constexpr CompilerRow compilers[] = {{"nvrtc", open_nvrtc, false},
                                      {"hiprtc", open_hiprtc, true},
                                      {"host", open_host_compiler, false}};
@@ -27,37 +26,26 @@ Result<const CompilerRow*> find_compiler(const std::string& name) {
                  "use nvrtc, hiprtc or host"};
 }
 
-Error unknown_device(const std::string& id) {
-    return {Code::invalid_argument, formatted("'{}' is no device", id),
-            "write cuda:0 or emu:h200; attune devices lists them"};
-}
-
 }  // namespace
 
 Result<std::unique_ptr<Device>> open_device(const std::string& id) {
-    const std::size_t colon = id.find(':');
-    if (colon == std::string::npos) return unknown_device(id);
-    const std::string rest = id.substr(colon + 1);
-    if (id.starts_with("emu:")) {
-        auto emulator = open_emulator(rest);
-        if (!emulator) return emulator.error();
-        return std::unique_ptr<Device>(std::move(*emulator));
-    }
-    int ordinal = -1;
-    const auto [end, fault] = std::from_chars(rest.data(), rest.data() + rest.size(), ordinal);
-    if (!id.starts_with("cuda:") || fault != std::errc{} || end != rest.data() + rest.size() ||
-        ordinal < 0)
-        return unknown_device(id);
-    return open_cuda_device(ordinal);
+    if (!id.starts_with("emu:")) return open_gpu(id);
+    auto emulator = open_emulator(id.substr(4));
+    if (!emulator) return emulator.error();
+    return std::unique_ptr<Device>(std::move(*emulator));
 }
 
-std::vector<DeviceInfo> cuda_devices() {
+std::vector<DeviceInfo> gpu_devices() {
     std::vector<DeviceInfo> found;
-    for (int ordinal = 0;; ++ordinal) {
-        const auto device = open_cuda_device(ordinal);
-        if (!device) return found;
-        found.push_back((*device)->info());
-    }
+    for (const auto open : {open_cuda_device, open_hip_device})
+        for (int ordinal = 0; ordinal < most_gpus; ++ordinal) {
+            const auto device = open(ordinal);
+            if (device)
+                found.push_back((*device)->info());
+            else if (device.error().code != Code::unsupported)
+                break;
+        }
+    return found;
 }
 
 const char* compiler_for(Vendor vendor, bool emulated) {

@@ -10,12 +10,14 @@
 
 namespace attune {
 
-/// "cuda:N" or "emu:<gpu>". invalid_argument for another form.
+/// "cuda:N", "hip:N" or "emu:<gpu>"; "" is the first GPU that opens. invalid_argument for another
+/// form.
 Result<std::unique_ptr<Device>> open_device(const std::string& id);
 
-/// CUDA GPUs that open, in order; empty where there are none or no driver. The emulator's devices
-/// are emu:<id> for every NVIDIA id of known_targets().
-std::vector<DeviceInfo> cuda_devices();
+/// GPUs that open, cuda:N and then hip:N in order; empty where there are none or no driver. GPUs
+/// that Attune does not know are left out. The emulator's devices are emu:<id> for every id of
+/// known_targets().
+std::vector<DeviceInfo> gpu_devices();
 
 /// "nvrtc" or "hiprtc" by vendor, "host" for the emulator.
 const char* compiler_for(Vendor vendor, bool emulated);

@@ -38,6 +38,11 @@ struct Rate {
 };
 
 Result<Rate> mma_rate(Device& device, Compiler& compiler, Stopwatch& stopwatch, DType dtype) {
+    if (device.info().target.vendor != Vendor::nvidia)
+        return Error{
+            Code::unsupported,
+            formatted("{} has no mma.sync, whose rate would be measured", device.info().id),
+            "compare with the datasheet's rate (attune devices)"};
     const Sizes sizes = sizes_on(device.info());
     auto sink = DeviceBuffer::allocate(device, sizeof(float) * threads * sizes.ctas);
     if (!sink) return sink.error();

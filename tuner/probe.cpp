@@ -12,12 +12,15 @@ constexpr int scan_threads = 256;
 Source probe_source(const ProbeText& text) {
     Source source;
     source.entry = "attune_probe";
-    source.text = formatted(
+    const std::string body = formatted(
         "#include \"{0}\"\n\nnamespace attune {{\n{1}"
         "ATTUNE_DEVICE void probe(const {2}& params) {{\n    {3};\n}}\n}}  // namespace attune\n\n"
         "ATTUNE_KERNEL({4}, {5}, 1, attune::{2}, params) {{\n    attune::probe(params);\n}}\n",
         text.header, text.prelude, text.params, text.call, source.entry, text.threads);
-    source.hash = sha256_hex(source.text);
+    source.hash = sha256_hex(body);
+    source.text = formatted("#define ATTUNE_SOURCE_HASH \"{}\"\n#define ATTUNE_VARIANT \"probe\"\n",
+                            source.hash) +
+                  body;
     return source;
 }
 

@@ -1,6 +1,7 @@
 #include "runtime/cuda/driver.h"
 
 #include "generator/formatted.h"
+#include "runtime/driver_error.h"
 
 namespace attune::cuda {
 namespace {
@@ -16,16 +17,10 @@ std::vector<std::string> candidates() {
     return list;
 }
 
-struct Advice {
-    CUresult first, last;
-    Code code;
-    const char* next_step;
-};
-
-/// The first row that holds a result counts. From 700 on most results are sticky: the context is
+/// From 700 on most results are sticky: the context is
 /// lost and every later call repeats them.
 constexpr const char* new_process = "the CUDA context is lost: start a new process";
-constexpr Advice advice[] = {
+constexpr DriverAdvice advice[] = {
     {1, 1, Code::device_error, "check sizes and pointers"},
     {2, 2, Code::out_of_memory, "free GPU memory, or use a smaller problem"},
     {100, 100, Code::not_found, "check nvidia-smi and CUDA_VISIBLE_DEVICES"},
@@ -52,21 +47,13 @@ Result<Driver> Driver::open() {
     if (!library) return library.error();
     Driver driver;
     driver.library = *std::move(library);
-    const struct {
-        const char* name;
-        void** slot;
-    } entries[] = {
+    const EntryPoint entries[] = {
 #define ATTUNE_ENTRY(name, parameters) {#name, reinterpret_cast<void**>(&driver.name)},
         ATTUNE_CUDA_ENTRY_POINTS(ATTUNE_ENTRY)
 #undef ATTUNE_ENTRY
     };
-    for (const auto& entry : entries) {
-        *entry.slot = driver.library.symbol(entry.name);
-        if (*entry.slot == nullptr)
-            return Error{Code::library_missing,
-                         formatted("{} has no {}", driver.library.opened(), entry.name),
-                         "update NVIDIA's driver to 470 or later"};
-    }
+    auto bound = driver.library.bind(entries, "update NVIDIA's driver to 470 or later");
+    if (!bound) return bound.error();
 #define ATTUNE_OPTIONAL(name, parameters) \
     driver.name = reinterpret_cast<decltype(driver.name)>(driver.library.symbol(#name));
     ATTUNE_CUDA_OPTIONAL_ENTRY_POINTS(ATTUNE_OPTIONAL)
@@ -78,14 +65,7 @@ Result<void> Driver::check(CUresult result, const char* call) const {
     if (result == 0) return {};
     const char* name = nullptr;
     if (cuGetErrorName(result, &name) != 0 || name == nullptr) name = "unknown error";
-    Error error{Code::device_error, formatted("{} failed: {} ({})", call, name, result), ""};
-    for (const Advice& row : advice) {
-        if (result < row.first || result > row.last) continue;
-        error.code = row.code;
-        error.next_step = row.next_step;
-        break;
-    }
-    return error;
+    return driver_error(call, name, result, advice);
 }
 
 }  // namespace attune::cuda

@@ -18,9 +18,9 @@ struct Check {
     Error error;        // why it is missing
 };
 
-Check check_cuda() {
-    const auto device = open_cuda_device(0);
-    Check check{"libcuda", "running on an NVIDIA GPU", "", {}};
+Check check_gpu(const char* library, const char* id, const char* needed_for) {
+    const auto device = open_gpu(id);
+    Check check{library, needed_for, "", {}};
     if (device)
         check.found =
             formatted("driver {}, {}", (*device)->info().driver, (*device)->info().target.name);
@@ -102,13 +102,14 @@ nlohmann::json to_json(const Check& check) {
 /// Done if kernels can be compiled for some device, emulated ones included, and the store is sound.
 Result<Code> doctor(const Cli& cli, const std::string& store) {
     const std::vector<Check> checks{
-        check_cuda(),
+        check_gpu("libcuda", "cuda:0", "running on an NVIDIA GPU"),
+        check_gpu("libamdhip64", "hip:0", "running on an AMD GPU"),
         check_compiler("libnvrtc", "nvrtc", "compiling for NVIDIA GPUs, with or without one here"),
         check_compiler("hiprtc", "hiprtc", "compiling for AMD GPUs, with or without one here"),
         check_nvml(),
         check_compiler("host compiler", "host", "the emulator"),
         check_store(store)};
-    const Check &nvrtc = checks[1], &hiprtc = checks[2], &host = checks[4], &stored = checks[5];
+    const Check &nvrtc = checks[2], &hiprtc = checks[3], &host = checks[5], &stored = checks[6];
     Code code = stored.found.empty() ? stored.error.code : Code::ok;
     if (nvrtc.found.empty() && hiprtc.found.empty() && host.found.empty())
         code = Code::library_missing;
@@ -133,9 +134,8 @@ Result<Code> doctor(const Cli& cli, const std::string& store) {
 }
 
 std::vector<DeviceInfo> all_devices() {
-    std::vector<DeviceInfo> all = cuda_devices();
+    std::vector<DeviceInfo> all = gpu_devices();
     for (const Target& target : known_targets()) {
-        if (target.vendor != Vendor::nvidia) continue;  // the emulator's GPUs so far
         const auto emulated = open_device("emu:" + target.id);
         if (emulated) all.push_back((*emulated)->info());
     }

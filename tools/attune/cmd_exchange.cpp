@@ -96,7 +96,7 @@ void add_exchange_commands(CLI::App& app, Cli& cli) {
                     [&cli, exported] { return run_export(cli, *exported); });
     export_command->add_option(
         "--device", exported->device,
-        "cuda:N, emu:<gpu>, a known GPU's id or a name; default the only one");
+        "cuda:N, hip:N, emu:<gpu>, a known GPU's id or a name; default the only one");
     export_command->add_option("-o,--output", exported->out, "file; default standard output");
     add_store_option(*export_command, exported->store);
 

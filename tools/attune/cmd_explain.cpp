@@ -189,16 +189,17 @@ void add_explain_command(CLI::App& app, Cli& cli) {
     command->add_option("problem", arguments->problem, "bf16.d128.causal/b2.h16.kv16.q8192.k8192")
         ->required();
     command->add_option("--device", arguments->device,
-                        "cuda:N, emu:<gpu>, a known GPU's id or a name");
+                        "cuda:N, hip:N, emu:<gpu>, a known GPU's id or a name");
     command->add_option("--family", arguments->family, "the record limited to this family");
     command->add_option("--max-smem", arguments->max_shared_bytes,
                         "the record limited to this shared memory");
     CLI::Option* rows =
         command->add_option("--rows", arguments->rows, "candidates printed; default 30");
     command
-        ->add_flag("--ablation", arguments->ablation,
-                   "time the steps from FlashAttention-1 to now on --device (cuda:N, emu:<gpu>), "
-                   "each with its own best config; no store is needed")
+        ->add_flag(
+            "--ablation", arguments->ablation,
+            "time the steps from FlashAttention-1 to now on --device (cuda:N, hip:N, emu:<gpu>), "
+            "each with its own best config; no store is needed")
         ->excludes(rows);
     add_store_option(*command, arguments->store);
 }

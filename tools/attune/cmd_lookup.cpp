@@ -203,7 +203,7 @@ void add_lookup_commands(CLI::App& app, Cli& cli) {
         add_command(app, cli, "show", "Records of the store, and how far they cover problems",
                     [&cli, shown] { return show(cli, *shown); });
     show_command->add_option("--device", shown->device,
-                             "cuda:N, emu:<gpu>, a known GPU's id or a name; default all");
+                             "cuda:N, hip:N, emu:<gpu>, a known GPU's id or a name; default all");
     show_command->add_option("--shapes", shown->shapes, "count how these are covered");
     add_store_option(*show_command, shown->store);
 
@@ -214,7 +214,7 @@ void add_lookup_commands(CLI::App& app, Cli& cli) {
     lookup_command->add_option("problems", asked->shapes, "presets, problems or JSON files")
         ->required();
     lookup_command->add_option("--device", asked->device,
-                               "cuda:N, emu:<gpu>, a known GPU's id or a name");
+                               "cuda:N, hip:N, emu:<gpu>, a known GPU's id or a name");
     lookup_command->add_option("--family", asked->family, "records limited to this family");
     lookup_command->add_option("--max-smem", asked->max_shared_bytes,
                                "records limited to this shared memory");

@@ -252,7 +252,7 @@ void add_build(CLI::App& app, Cli& cli) {
         [&cli, arguments] { return run_build(cli, *arguments); });
     command->add_option(
         "--device", arguments->device,
-        "only this GPU: cuda:N, emu:<gpu>, a known GPU's id or a name; default all");
+        "only this GPU: cuda:N, hip:N, emu:<gpu>, a known GPU's id or a name; default all");
     command->add_flag("--again", arguments->again, "also records that have a kernel");
     add_store_option(*command, arguments->store);
 }

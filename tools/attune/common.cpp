@@ -57,7 +57,7 @@ void add_store_option(CLI::App& command, std::string& store) {
 
 void add_device_option(CLI::App& command, std::string& device) {
     command.add_option("--device", device,
-                       "cuda:N or emu:<gpu>; default cuda:0, else emu:h200 where there is no GPU");
+                       "cuda:N, hip:N or emu:<gpu>; default the first GPU, else emu:h200");
 }
 
 Result<std::string> store_path_of(const std::string& option) {
@@ -103,8 +103,8 @@ Result<Target> target_of(const std::string& gpu, const std::string& arch) {
 }
 
 std::string default_device() {
-    if (open_cuda_device(0)) return "cuda:0";
-    print_note("no CUDA GPU opens here: using the emulator, emu:h200 (attune doctor says why)");
+    if (const auto gpu = open_gpu("")) return (*gpu)->info().id;
+    print_note("no GPU opens here: using the emulator, emu:h200 (attune doctor says why)");
     return "emu:h200";
 }
 
