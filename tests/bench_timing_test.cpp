@@ -14,7 +14,7 @@ namespace {
 using testing::Each;
 using testing::ElementsAre;
 
-constexpr unsigned probe_threads = 32;
+constexpr unsigned probe_threads = 64;
 
 class BenchTiming : public FakeCuda {
 protected:

@@ -60,12 +60,12 @@ Result<Source> unknown(const std::string& text) {
                  "compile the kernel with the templates of this checkout"};
 }
 
-Result<Source> probe_with(const std::string& hash) {
-    std::vector<ProbeText> probes{hold_text(), clock_text(), scan_text()};
+Result<Source> probe_with(const std::string& hash, int wave_size) {
+    std::vector<ProbeText> probes{hold_text(), clock_text(), scan_text(wave_size)};
     for (const DType dtype : {DType::f16, DType::bf16})
         for (const Mask mask : {Mask::full, Mask::causal})
             for (int head_dim = 8; head_dim <= 256; head_dim += 8)
-                probes.push_back(reference_text({dtype, head_dim, mask, false}));
+                probes.push_back(reference_text({dtype, head_dim, mask, false}, wave_size));
     for (const ProbeText& probe : probes)
         if (Source source = probe_source(probe); source.hash == hash) return source;
     return unknown("probe " + hash);
@@ -91,6 +91,19 @@ std::vector<std::byte> fake_code_object(const Source& source, const Target& targ
     std::memcpy(bytes.data(), &header, sizeof header);
     std::memcpy(bytes.data() + sizeof header, strings.data(), strings.size());
     return bytes;
+}
+
+Result<Binary> FakeCompiler::compile(const Source& source, const std::string& arch) {
+    for (const Target& target : known_targets()) {
+        if (target.arch != arch) continue;
+        Binary made;
+        made.bytes = fake_code_object(source, target);
+        made.entry = source.entry;
+        made.resources = {64, 0, 0, 0, 0};
+        made.toolchain = toolchain();
+        return made;
+    }
+    return Error{Code::unsupported, "no GPU has arch " + arch, "use one that is known"};
 }
 
 std::string_view elf_image(const void* start) {
@@ -130,7 +143,7 @@ Result<Source> source_of(std::string_view image, const Target& target) {
     std::istringstream words(text);
     std::string hash, what, config_text, skipped, arch;
     words >> hash >> what >> config_text >> skipped >> arch;
-    if (what == "probe") return probe_with(hash);
+    if (what == "probe") return probe_with(hash, target.wave_size);
     const auto signature = Signature::parse(what);
     const auto config = Config::parse(config_text);
     if (!signature || !config || arch != target.arch) return unknown(text);

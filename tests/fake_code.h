@@ -16,6 +16,13 @@ namespace attune {
 /// The least that is a code object for the fakes: as if `source` were compiled for the target.
 std::vector<std::byte> fake_code_object(const Source& source, const Target& target);
 
+/// Makes them of any source.
+class FakeCompiler final : public Compiler {
+public:
+    std::string toolchain() const override { return "fake 1.0"; }
+    Result<Binary> compile(const Source& source, const std::string& arch) override;
+};
+
 /// The bytes of an ELF file of which only the start is known.
 std::string_view elf_image(const void* start);
 /// Whether it is for this target: the vendor's machine number, and AMD's of the arch.

@@ -124,7 +124,8 @@ Result<void> Judge::use_device(Device& device, Compiler& compiler, const BenchCa
         for (std::size_t i = 0; i < run.count; ++i)
             rows.push_back(static_cast<unsigned>(run.first + i));
     const Signature& signature = bench_case.problem().signature;
-    auto kernel = Probe::load(device, compiler, reference_text(signature));
+    auto kernel =
+        Probe::load(device, compiler, reference_text(signature, device.info().target.wave_size));
     if (!kernel) return kernel.error();
     auto out = DeviceReference::allocate(device, rows.size(), signature.head_dim);
     if (!out) return out.error();
@@ -152,7 +153,7 @@ Result<void> Judge::use_device(Device& device, Compiler& compiler, const BenchCa
 }
 
 Result<void> Judge::load_scan(Device& device, Compiler& compiler) {
-    auto scan = Probe::load(device, compiler, scan_text());
+    auto scan = Probe::load(device, compiler, scan_text(device.info().target.wave_size));
     if (!scan) return scan.error();
     scan_.emplace(*std::move(scan));
     auto result = DeviceBuffer::allocate(device, 3 * sizeof(unsigned));

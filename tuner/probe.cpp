@@ -6,6 +6,7 @@ namespace attune {
 namespace {
 
 constexpr int scan_threads = 256;
+constexpr int queue_threads = 64;  // whole warps on every GPU
 
 }  // namespace
 
@@ -28,25 +29,26 @@ const char* element_name(DType dtype) {
     return dtype == DType::f16 ? "F16" : "BF16";
 }
 
-ProbeText reference_text(const Signature& signature) {
+ProbeText reference_text(const Signature& signature, int wave_size) {
     return {"templates/probe/reference.h", "ReferenceParams", "reference_rows<Variant>(params)",
-            32 * reference_warps,
+            wave_size * reference_warps,
             formatted("struct Variant {{\n    using Element = {};\n"
                       "    static constexpr int head_dim = {};\n"
                       "    static constexpr bool causal = {};\n"
-                      "    static constexpr int warps = {};\n}};\n",
+                      "    static constexpr int warps = {};\n"
+                      "    static constexpr int lanes = {};\n}};\n",
                       element_name(signature.dtype), signature.head_dim,
-                      signature.mask == Mask::causal, reference_warps)};
+                      signature.mask == Mask::causal, reference_warps, wave_size)};
 }
-ProbeText scan_text() {
+ProbeText scan_text(int wave_size) {
     return {"templates/probe/scan.h", "ScanParams",
-            formatted("scan_output<{}>(params)", scan_threads), scan_threads, ""};
+            formatted("scan_output<{}, {}>(params)", scan_threads, wave_size), scan_threads, ""};
 }
 ProbeText hold_text() {
-    return {"templates/probe/queue.h", "HoldParams", "hold_queue(params)", 32, ""};
+    return {"templates/probe/queue.h", "HoldParams", "hold_queue(params)", queue_threads, ""};
 }
 ProbeText clock_text() {
-    return {"templates/probe/queue.h", "ClockParams", "read_clock(params)", 32, ""};
+    return {"templates/probe/queue.h", "ClockParams", "read_clock(params)", queue_threads, ""};
 }
 
 Result<Probe> Probe::load(Device& device, Compiler& compiler, const ProbeText& text) {

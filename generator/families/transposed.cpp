@@ -10,6 +10,8 @@ namespace {
 
 // templates/common/softmax.h has the same numbers.
 enum Rescale { each_step = 0, when_moved = 1, stale = 3, deferred = 4 };
+// templates/common/tile.h as well.
+enum QOperand { in_shared = 0, in_registers = 1 };
 
 // Registers beside those of transposed_needs: addresses, row statistics, operands, loop state.
 constexpr int working_registers = 36;
@@ -48,6 +50,12 @@ std::vector<Axis> axes(bool mfma) {
          {},
          1,
          "K/V tiles in shared memory; one more is on its way in registers"},
+        {"qop",
+         "q_operand",
+         {in_shared, in_registers},
+         {"smem", "reg"},
+         in_registers,
+         "where Q waits: read from shared memory each step, or kept in registers"},
         {"rescale",
          "rescale",
          {each_step, when_moved, stale, deferred},
@@ -130,10 +138,11 @@ std::vector<Constraint> constraints(bool mfma) {
     std::vector<Constraint> all = {
         {"tile split", "each wave gets 1 to 4 blocks of query columns, a tile whole blocks of keys",
          sizes, tiles_split_evenly},
-        {"registers", "S, O, Q, P and a tile on its way fit a lane's registers", with({"c", "mix"}),
-         registers_fit},
-        {"shared memory", "the K/V tiles fit a CTA's shared memory", with({"s"}), shared_fits_cta},
-        {"occupancy", "min_ctas CTAs fit a CU", with({"s", "c"}), ctas_fit},
+        {"registers", "S, O, Q, P and a tile on its way fit a lane's registers",
+         with({"qop", "c", "mix"}), registers_fit},
+        {"shared memory", "K/V tiles, and Q if it waits there, fit a CTA's shared memory",
+         with({"s", "qop"}), shared_fits_cta},
+        {"occupancy", "min_ctas CTAs fit a CU", with({"s", "qop", "c"}), ctas_fit},
         {"reference",
          "a stale reference starts from an edge tile (kv backwards) and moves between steps (mix); "
          "deferred needs bf16's range",
@@ -170,8 +179,10 @@ std::vector<Config> wmma_points(const Signature& s, const Target&) {
     static const TableRow rows[] = {
         {64, {"wmma/q64.kv64.w4", "wmma/q128.kv64.w8", "wmma/q64.kv64.w4.rescale=stale.mix=yes"}},
         {128, {"wmma/q128.kv64.w8", "wmma/q64.kv64.w4", "wmma/q64.kv32.w4.rescale=stale.mix=yes"}},
-        {192, {"wmma/q64.kv64.w4", "wmma/q64.kv32.w4"}},
-        {256, {"wmma/q128.kv64.w8", "wmma/q64.kv64.w4", "wmma/q64.kv32.w4", "wmma/q64.kv16.w4"}},
+        {192, {"wmma/q64.kv64.w4", "wmma/q64.kv32.w4", "wmma/q64.kv32.w4.qop=smem"}},
+        {256,
+         {"wmma/q128.kv64.w8", "wmma/q64.kv64.w4", "wmma/q64.kv32.w4.qop=smem",
+          "wmma/q128.kv16.w8"}},
     };
     return points_for(rows, s.head_dim);
 }
@@ -180,7 +191,7 @@ Config mfma_default(const Signature& s, const Target& t) {
     return first_legal(mfma_points(s, t), s, t, "mfma/q64.kv32.w4.mma16");
 }
 Config wmma_default(const Signature& s, const Target& t) {
-    return first_legal(wmma_points(s, t), s, t, "wmma/q64.kv16.w4");
+    return first_legal(wmma_points(s, t), s, t, "wmma/q64.kv16.w4.qop=smem");
 }
 
 // ---- launch -----------------------------------------------------------------------------------
@@ -225,13 +236,14 @@ TransposedNeeds transposed_needs(const Signature& signature, const Config& confi
     needs.value_columns = up(signature.head_dim, 2 * needs.rows);
     const int rows = config["q"] / config["w"], kv = config["kv"];
     const int copies = atom == Atom::wmma_11 ? 2 : 1;  // of an operand, in both halves of a wave
-    const int steps = config["mix"] == 1 ? 2 : kv / needs.depth;  // P of so many is alive
+    const int steps = config["mix"] == 1 ? 2 : kv / needs.depth;         // P of so many is alive
+    const int held = config["qop"] == in_registers ? needs.columns : 0;  // of a row of Q
     const int words =
-        rows * (2 * kv + 2 * needs.value_columns + copies * (needs.columns + steps * needs.depth)) /
-        2;
+        rows * (2 * kv + 2 * needs.value_columns + copies * (held + steps * needs.depth)) / 2;
     const int loading = up(kv * (needs.columns + needs.value_columns), 16 * needs.threads) / 2;
     needs.accumulators = words / target.wave_size + loading / needs.threads;
-    needs.shared_bytes = config["s"] * 2 * kv * (needs.columns + needs.value_columns);
+    needs.shared_bytes = config["s"] * 2 * kv * (needs.columns + needs.value_columns) +
+                         (config["qop"] == in_shared ? 2 * config["q"] * needs.columns : 0);
     return needs;
 }
 

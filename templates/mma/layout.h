@@ -4,10 +4,10 @@
 
 #include "templates/common/softmax.h"
 #include "templates/common/tile.h"
+#include "templates/mma/copier.h"
 
 namespace attune {
 
-enum QOperand { q_in_shared = 0, q_in_registers = 1 };
 enum Partition { warps_over_q = 0, warps_over_kv = 1 };
 enum Grid { grid_per_q_tile = 0, grid_per_head = 1 };
 

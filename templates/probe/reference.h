@@ -1,7 +1,8 @@
-// Attention in plain fp32 for chosen rows: a warp per row, online softmax over 32 keys at a time.
-// Each lane takes one key for QK^T and then columns lane, lane + 32, ... for PV. Beside it, in the
-// same pass, the low-precision baseline that error bars come from: P rounded to the element type
-// before PV, O not normalised and in fp32 until the end, then rounded to the element type.
+// Attention in plain fp32 for chosen rows: a warp per row, online softmax over a key per lane at a
+// time. Each lane takes one key for QK^T and then columns lane, lane + lanes, ... for PV. Beside
+// it, in the same pass, the low-precision baseline that error bars come from: P rounded to the
+// element type before PV, O not normalised and in fp32 until the end, then rounded to the element
+// type.
 #pragma once
 
 #include "target.h"
@@ -9,11 +10,11 @@
 
 namespace attune {
 
-/// V: Element, head_dim, causal.
+/// V: Element, head_dim, causal, lanes (of a warp).
 template <class V>
 class ReferenceRow {
     using Element = typename V::Element;
-    static constexpr int columns = (V::head_dim + 31) / 32;  // of a lane
+    static constexpr int columns = (V::head_dim + V::lanes - 1) / V::lanes;  // of a lane
 
 public:
     ATTUNE_DEVICE ReferenceRow(const AttentionParams& p, unsigned row) : p_(p) {
@@ -29,14 +30,14 @@ public:
     }
 
     ATTUNE_DEVICE void run() {
-        for (int key = 0; key < keys_; key += 32) step(key);
+        for (int key = 0; key < keys_; key += V::lanes) step(key);
     }
 
     ATTUNE_DEVICE void store(float* o, float* baseline, float* lse) const {
         const float factor = sum_ > 0 ? 1 / sum_ : 0;
         ATTUNE_UNROLL
         for (int i = 0; i < columns; ++i) {
-            const int column = lane_index() + 32 * i;
+            const int column = lane_index() + V::lanes * i;
             if (column >= V::head_dim) continue;
             store_global_f32(o + column, o_[i] * factor);
             store_global_f32(baseline + column, rounded(baseline_[i] * factor));
@@ -79,14 +80,14 @@ private:
         const float s = key < keys_ ? score(k_ + key * p_.k_strides.row) : -infinity();
         float top = s;
         ATTUNE_UNROLL
-        for (int mask = 1; mask < 32; mask *= 2) top = max_f32(top, shuffle_xor(top, mask));
+        for (int mask = 1; mask < V::lanes; mask *= 2) top = max_f32(top, shuffle_xor(top, mask));
         top = max_f32(top, max_);
         const float correction = exp2_approx(max_ - top);
         const float p = exp2_approx(s - top);
         max_ = top;
         float step_sum = p;
         ATTUNE_UNROLL
-        for (int mask = 1; mask < 32; mask *= 2) step_sum += shuffle_xor(step_sum, mask);
+        for (int mask = 1; mask < V::lanes; mask *= 2) step_sum += shuffle_xor(step_sum, mask);
         sum_ = fma_rn(sum_, correction, step_sum);
         ATTUNE_UNROLL
         for (int i = 0; i < columns; ++i) {
@@ -98,13 +99,13 @@ private:
 
     ATTUNE_DEVICE void add_values(int first_key, float p) {
         const float p_rounded = rounded(p);
-        const int count = min_int(32, keys_ - first_key);
+        const int count = min_int(V::lanes, keys_ - first_key);
         for (int j = 0; j < count; ++j) {
             const float exact = shuffle(p, j), low = shuffle(p_rounded, j);
             const unsigned short* row = v_ + (first_key + j) * p_.v_strides.row;
             ATTUNE_UNROLL
             for (int i = 0; i < columns; ++i) {
-                const int column = lane_index() + 32 * i;
+                const int column = lane_index() + V::lanes * i;
                 if (column >= V::head_dim) continue;
                 const float value = to_float(load_global_16(row + column), Element{});
                 o_[i] = fma_rn(exact, value, o_[i]);

@@ -19,13 +19,15 @@ ATTUNE_DEVICE unsigned nan_count(unsigned word, unsigned infinity_bits) {
            ((word >> 16 & 0x7fffu) > infinity_bits ? 1u : 0u);
 }
 
+template <int lanes>
 ATTUNE_DEVICE unsigned warp_sum(unsigned value) {
     ATTUNE_UNROLL
-    for (int mask = 1; mask < 32; mask *= 2) value += shuffle_xor(value, mask);
+    for (int mask = 1; mask < lanes; mask *= 2) value += shuffle_xor(value, mask);
     return value;
 }
 
-template <int threads>
+/// `lanes` of a warp.
+template <int threads, int lanes>
 ATTUNE_DEVICE void scan_output(const ScanParams& p) {
     const long long stride = static_cast<long long>(cta_count()) * threads;
     unsigned nans = 0, first = 0, second = 0;
@@ -41,9 +43,9 @@ ATTUNE_DEVICE void scan_output(const ScanParams& p) {
             second += scramble(words[w] ^ 0x5bd1e995u, ~position);
         }
     }
-    nans = warp_sum(nans);
-    first = warp_sum(first);
-    second = warp_sum(second);
+    nans = warp_sum<lanes>(nans);
+    first = warp_sum<lanes>(first);
+    second = warp_sum<lanes>(second);
     if (lane_index() != 0) return;
     atomic_add_global(p.result, nans);
     atomic_add_global(p.result + 1, first);

@@ -62,6 +62,7 @@ struct Layout {
     static constexpr int k_bytes = KTile::bytes(V::tile_kv);
     static constexpr int v_bytes = VTile::bytes(value_columns);
     static constexpr int stage_bytes = k_bytes + v_bytes;
+    static constexpr int q_offset = V::stages * stage_bytes;  // of Q's tile, where it waits there
 
     using Fragments = ColumnFragments<A, q_blocks>;
     using Softmax = OnlineSoftmax<static_cast<Rescale>(V::rescale), Fragments>;

@@ -1,8 +1,8 @@
 // S^T = K Q^T, P = exp2(S) and O^T += V^T P^T by matrix instructions; K and V^T from swizzled
-// shared memory, Q and P from registers.
+// shared memory, P from registers.
 #pragma once
 
-#include "templates/transposed/layout.h"
+#include "templates/transposed/parts.h"
 
 namespace attune {
 
@@ -19,17 +19,49 @@ ATTUNE_DEVICE void read_operand(unsigned (&x)[4 * chunks], SharedAddress tile, i
     }
 }
 
-/// Q of a warp's columns as operand, straight from global memory: queries at or past the last one
-/// and columns past head_dim are 0.
+/// Q of a warp's columns as operand: its words, or where they are in shared memory.
 template <class V>
 struct QOperandOf {
     using L = Layout<V>;
-    unsigned fragments[L::q_blocks][L::d_steps][L::words];
+    static constexpr bool held = V::q_operand == q_in_registers;
+    SharedAddress tile;
+    unsigned fragments[held ? L::q_blocks : 1][held ? L::d_steps : 1][L::words];
 
-    ATTUNE_DEVICE void load(const AttentionParams& p, long long offset, SharedAddress,
-                            int first_row) {
+    ATTUNE_DEVICE void fetch(unsigned (&x)[L::q_blocks][L::words], int step) const {
         const int lane = lane_index();
+        ATTUNE_UNROLL
+        for (int b = 0; b < L::q_blocks; ++b) {
+            if constexpr (held) {
+                ATTUNE_UNROLL
+                for (int i = 0; i < L::words; ++i) x[b][i] = fragments[b][step][i];
+            } else {
+                read_operand<typename L::KTile, L::A::chunks>(
+                    x[b], tile, L::warp_row() + L::Fragments::row(b, lane),
+                    step * L::depth_chunks + L::lane_chunk(lane));
+            }
+        }
+    }
+
+    /// The ring's first barrier comes between this and fetch.
+    ATTUNE_DEVICE void load(const AttentionParams& p, long long offset, SharedAddress shared,
+                            int first_row) {
         const auto* base = static_cast<const unsigned short*>(p.q) + offset;
+        if constexpr (held) {
+            read_global(base, p.q_strides.row, first_row, p.seqlen_q);
+        } else {
+            tile = shared + L::q_offset;
+            RowPart<V, V::tile_q> part;
+            part.template load<false>(base + first_row * p.q_strides.row, p.q_strides.row,
+                                      p.seqlen_q - first_row);
+            part.store(tile);
+        }
+    }
+
+private:
+    /// Queries at or past row_end and columns past head_dim are 0.
+    ATTUNE_DEVICE void read_global(const unsigned short* base, long long stride, int first_row,
+                                   int row_end) {
+        const int lane = lane_index();
         ATTUNE_UNROLL
         for (int b = 0; b < L::q_blocks; ++b) {
             const int row = first_row + L::warp_row() + L::Fragments::row(b, lane);
@@ -37,9 +69,8 @@ struct QOperandOf {
             for (int i = 0; i < L::d_steps * L::A::chunks; ++i) {
                 const int step = i / L::A::chunks, part = i % L::A::chunks;
                 const int column = 8 * (step * L::depth_chunks + L::lane_chunk(lane) + part);
-                const bool there = row < p.seqlen_q && column < V::head_dim;
-                const U128 v =
-                    there ? load_global_128(base + row * p.q_strides.row + column) : U128{};
+                const bool there = row < row_end && column < V::head_dim;
+                const U128 v = there ? load_global_128(base + row * stride + column) : U128{};
                 unsigned* to = &fragments[b][step][4 * part];
                 to[0] = v.x;
                 to[1] = v.y;
@@ -61,6 +92,8 @@ ATTUNE_DEVICE void multiply_qk(typename Layout<V>::Scores& s, const QOperandOf<V
         s[i / (L::key_steps * 8)][i / 8 % L::key_steps][i % 8] = 0;
     ATTUNE_UNROLL
     for (int step = 0; step < L::d_steps; ++step) {
+        unsigned columns[L::q_blocks][L::words];
+        q.fetch(columns, step);
         ATTUNE_UNROLL
         for (int n = 0; n < L::n_blocks; ++n) {
             unsigned k[L::words];
@@ -69,8 +102,7 @@ ATTUNE_DEVICE void multiply_qk(typename Layout<V>::Scores& s, const QOperandOf<V
                 step * L::depth_chunks + L::lane_chunk(lane));
             ATTUNE_UNROLL
             for (int b = 0; b < L::q_blocks; ++b)
-                A::multiply(&s[b][0][0] + n * A::registers, k, q.fragments[b][step],
-                            typename L::Element{});
+                A::multiply(&s[b][0][0] + n * A::registers, k, columns[b], typename L::Element{});
         }
     }
 }
