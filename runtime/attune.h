@@ -154,17 +154,17 @@ ATTUNE_API void attune_close(attune_context* context);
 ATTUNE_API attune_status attune_find(attune_context* context, const attune_problem* problem,
                                      attune_answer* answer);
 
-/* Enqueues the kernel on `stream` (a CUstream or hipStream_t; NULL = the default stream). `workspace` holds the
- * answer's workspace_bytes and may be NULL if that is 0. Sizes of 0 are legal: O is zeroed where
- * seqlen_kv is 0, nothing is launched where there is no query. */
+/* Enqueues the kernel on `stream` (a CUstream or hipStream_t; NULL = the default stream).
+ * `workspace` holds the answer's workspace_bytes and may be NULL if that is 0. Sizes of 0 are
+ * legal: O is zeroed where seqlen_kv is 0, nothing is launched where there is no query. */
 ATTUNE_API attune_status attune_launch(attune_kernel* kernel, const attune_problem* problem,
                                        const attune_tensors* tensors, void* workspace,
                                        void* stream);
 
 /* Device memory, for programs that have no allocator of their own. Any pointer of
- * CUDA's primary context, or of HIP, does as well; the emulator runs on memory from attune_alloc only. Copies
- * return when they are done; attune_synchronize waits for all that was enqueued. Free before
- * attune_close; freeing NULL is fine. */
+ * CUDA's primary context, or of HIP, does as well; the emulator runs on memory from attune_alloc
+ * only. Copies return when they are done; attune_synchronize waits for all that was enqueued. Free
+ * before attune_close; freeing NULL is fine. */
 ATTUNE_API attune_status attune_alloc(attune_context* context, size_t bytes, void** memory);
 ATTUNE_API attune_status attune_free(attune_context* context, void* memory);
 ATTUNE_API attune_status attune_copy_to_device(attune_context* context, void* to, const void* from,

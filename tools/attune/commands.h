@@ -52,8 +52,8 @@ Result<Target> target_of(const std::string& gpu, const std::string& arch);
 /// The first GPU that opens ("cuda:0", "hip:0"), else "emu:h200" with a note that says so.
 std::string default_device();
 
-/// Which GPU's records are meant: a device that opens here ("cuda:0", "hip:0", "emu:h200"), or a GPU by
-/// known id ("h200") or by name as the store has it. Empty: the only GPU of the store, else
+/// Which GPU's records are meant: a device that opens here ("cuda:0", "hip:0", "emu:h200"), or a
+/// GPU by known id ("h200") or by name as the store has it. Empty: the only GPU of the store, else
 /// default_device().
 Result<DeviceKey> device_key_of(const Store& store, const std::string& device);
 
