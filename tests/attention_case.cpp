@@ -304,7 +304,7 @@ std::vector<std::string> wmma_configs(DType dtype) {
         "wmma/q64.kv16.w2.s2.rescale=moved.dir=fwd",
         "wmma/q64.kv32.w4.s2.rescale=stale.mix=yes",
     };
-    if (dtype == DType::bf16) configs.push_back("wmma/q64.kv64.w4.rescale=defer.mix=yes");
+    if (dtype == DType::bf16) configs.push_back("wmma/q64.kv64.w4.rescale=defer.mix=yes.loops=2");
     return configs;
 }
 

@@ -71,6 +71,13 @@ std::vector<Axis> axes(bool mfma) {
          0,
          "exp2 of a step of P V placed among the MMAs of the step before"},
         {"dir", "kv_forward", {0, 1}, {"back", "fwd"}, 0, "order of the kv tiles"},
+        {"loops",
+         "loops",
+         {1, 2},
+         {},
+         mfma ? 2 : 1,
+         "2: whole tiles have a loop of their own, without masks; 1: all go through one, which "
+         "takes fewer registers"},
         {"u", "unroll", {1, 2}, {}, 1, "kv steps per loop trip"},
         {"sec",
          "section_heads",
@@ -117,7 +124,8 @@ bool ctas_fit(const Signature& s, const Config& c, const Target& t) {
 
 bool reference_is_set_early(const Signature& s, const Config& c, const Target&) {
     if (c["rescale"] < stale) return true;
-    return c["mix"] == 1 && c["dir"] == 0 && (c["rescale"] == stale || s.dtype == DType::bf16);
+    return c["mix"] == 1 && c["dir"] == 0 &&
+           (c["rescale"] == stale || (s.dtype == DType::bf16 && c["loops"] == 2));
 }
 
 bool sections_mean_something(const Signature& s, const Config& c, const Target&) {
@@ -145,8 +153,8 @@ std::vector<Constraint> constraints(bool mfma) {
         {"occupancy", "min_ctas CTAs fit a CU", with({"s", "qop", "c"}), ctas_fit},
         {"reference",
          "a stale reference starts from an edge tile (kv backwards) and moves between steps (mix); "
-         "deferred needs bf16's range",
-         {"rescale", "mix", "dir"},
+         "deferred needs bf16's range and a loop of whole tiles",
+         {"rescale", "mix", "dir", "loops"},
          reference_is_set_early},
         {"order", "sections of heads need a causal mask", {"sec"}, sections_mean_something},
     };

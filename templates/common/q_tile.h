@@ -1,6 +1,7 @@
 // One q-tile of one head: the loop over the kv tiles that every way without warp specialisation
 // shares. A family has given, before it includes this file:
-//   Layout<V>                     Scores, Output, Softmax, Fragments, warp_row(), warp_key()
+//   Layout<V>                     Scores, Output, Softmax, Fragments, warp_row(), warp_key(),
+//                                 one_loop: all tiles go through the loop of the edge tiles
 //   KvLoader<V>, RingOf<V>::Type  K and V tiles in shared memory, step by step
 //   QOperandOf<V>                 Q of a warp
 //   multiply_qk<V>(s, q, k_tile), softmax_pv<V, edge>(o, s, softmax, v_tile)
@@ -46,8 +47,11 @@ public:
             q.load(p_, offset(p_.q_strides, work_.head), shared_, first_row_);
             ring.start();
         }
-        // Only edge tiles look at single scores: the last ones of the row range, at least one.
-        if (V::kv_forward) {
+        // Only edge tiles need to look at single scores: the last ones of the row range, at least
+        // one.
+        if (L::one_loop) {
+            steps<true>(0, tiles, loader, ring, q, softmax, o);
+        } else if (V::kv_forward) {
             steps<false>(0, whole, loader, ring, q, softmax, o);
             steps<true>(whole, tiles, loader, ring, q, softmax, o);
         } else {

@@ -20,6 +20,7 @@ struct SharedTile {
     static constexpr int row_bytes = columns * 2;
     static constexpr int period = chunks % 8 == 0 ? 8 : chunks % 4 == 0 ? 4 : 2;
     static constexpr int shift = period == 8 ? 0 : period == 4 ? 1 : 2;
+    static constexpr int swizzle_rows = period << shift;  // after so many rows it comes again
 
     ATTUNE_DEVICE static constexpr int bytes(int rows) { return rows * row_bytes; }
 
@@ -27,10 +28,10 @@ struct SharedTile {
         return tile + row * row_bytes + ((chunk ^ ((row >> shift) & (period - 1))) << 4);
     }
 
-    /// From the address of (row, chunk c < 2) to that of (row, c + 2 * step): one XOR, or one
-    /// constant add.
-    ATTUNE_DEVICE static SharedAddress advance(SharedAddress first, int step) {
-        return (first ^ (((2 * step) % period) << 4)) + (2 * step) / period * (period * 16);
+    /// From the address of (row, chunk c < period) to that of (row, c + more), where c and more
+    /// have no bit in common: one XOR, or one constant add.
+    ATTUNE_DEVICE static SharedAddress advance(SharedAddress first, int more) {
+        return (first ^ ((more % period) << 4)) + more / period * (period * 16);
     }
 };
 

@@ -14,7 +14,7 @@ class TileCopier {
     static constexpr int rows_per_pass = threads / Tile::chunks;
     static constexpr bool all_copy = threads % Tile::chunks == 0;
     // Passes this far apart see the same swizzle: one address and constants serve all.
-    static constexpr bool same_swizzle = rows_per_pass % (Tile::period << Tile::shift) == 0;
+    static constexpr bool same_swizzle = rows_per_pass % Tile::swizzle_rows == 0;
 
 public:
     /// `offset` elements from `base` lies the first row of a tile that first_row will count from.

@@ -16,6 +16,7 @@ struct Layout {
     using Element = typename V::Element;
     static constexpr int head_dim = V::head_dim;
     static constexpr bool write_lse = V::write_lse;
+    static constexpr bool one_loop = false;
     static constexpr int threads = 32 * V::warps;
     static constexpr int columns = (V::head_dim + 15) / 16 * 16;
     static constexpr bool split_kv = V::partition == warps_over_kv;

@@ -25,7 +25,7 @@ struct QOperandOf {
                 for (int i = 0; i < 4; ++i) a[b][i] = fragments[b][d_step][i];
             } else {
                 const SharedAddress rows = lane_address + b * 16 * L::Tile::row_bytes;
-                ldmatrix_x4(a[b], L::Tile::advance(rows, d_step));
+                ldmatrix_x4(a[b], L::Tile::advance(rows, 2 * d_step));
             }
         }
     }
@@ -86,7 +86,7 @@ ATTUNE_DEVICE void multiply_qk(typename Layout<V>::Scores& s, const QOperandOf<V
         ATTUNE_UNROLL
         for (int n = 0; n < L::n_tiles; n += 2) {
             unsigned b[4];
-            ldmatrix_x4(b, L::Tile::advance(keys + n * 8 * L::Tile::row_bytes, step));
+            ldmatrix_x4(b, L::Tile::advance(keys + n * 8 * L::Tile::row_bytes, 2 * step));
             ATTUNE_UNROLL
             for (int m = 0; m < L::m_blocks; ++m) {
                 mma_m16n8k16(s[m][n], a[m], b[0], b[1], typename L::Element{});
@@ -131,7 +131,7 @@ ATTUNE_DEVICE void softmax_pv(typename Layout<V>::Output& o, const typename Layo
         ATTUNE_UNROLL
         for (int d = 0; d < L::d_tiles; d += 2) {
             unsigned b[4];
-            ldmatrix_x4_trans(b, L::Tile::advance(values + step * 16 * L::Tile::row_bytes, d / 2));
+            ldmatrix_x4_trans(b, L::Tile::advance(values + step * 16 * L::Tile::row_bytes, d));
             ATTUNE_UNROLL
             for (int m = 0; m < L::m_blocks; ++m) {
                 mma_m16n8k16(o[m][d], a[step][m], b[0], b[1], typename L::Element{});

@@ -168,6 +168,29 @@ ATTUNE_DEVICE unsigned atomic_add_global(unsigned* ptr, unsigned v) {
     return __atomic_fetch_add(ptr, v, __ATOMIC_RELAXED);
 }
 
+ATTUNE_DEVICE SharedAddress anew(SharedAddress at) {
+    asm volatile("" : "+v"(at));
+    return at;
+}
+
+/// A buffer resource without a stride. Its last word: LLVM's MLIR, AMDGPUToROCDL, "fat raw buffer";
+/// RDNA's has the kind of bounds check too.
+struct GlobalWindow {
+    __amdgpu_buffer_rsrc_t resource;
+};
+constexpr unsigned outside_window = 1u << 31;
+ATTUNE_DEVICE GlobalWindow global_window(const void* base) {
+    constexpr int flags = wave_size == 64 ? 0x00027000 : 0x31027000;
+    return {__builtin_amdgcn_make_buffer_rsrc(const_cast<void*>(base), 0, outside_window, flags)};
+}
+ATTUNE_DEVICE U128 load_window_128(const GlobalWindow& from, unsigned at, unsigned uniform) {
+    const hip::Words v = __builtin_amdgcn_raw_buffer_load_b128(from.resource, at, uniform, 0);
+    return {v.x, v.y, v.z, v.w};
+}
+ATTUNE_DEVICE unsigned load_window_32(const GlobalWindow& from, unsigned at, unsigned uniform) {
+    return __builtin_amdgcn_raw_buffer_load_b32(from.resource, at, uniform, 0);
+}
+
 // ---- arithmetic -------------------------------------------------------------------------------
 
 ATTUNE_DEVICE unsigned pack2(float lo, float hi, F16) {

@@ -24,7 +24,8 @@ struct ColumnWords {
         ATTUNE_UNROLL
         for (int r = 0; r < 4; ++r) {
             const unsigned received = shuffle_xor(upper ? of[0][r] : of[1][r], A::rows);
-            (upper ? of[0][r] : of[1][r]) = received;
+            of[0][r] = upper ? received : of[0][r];
+            of[1][r] = upper ? of[1][r] : received;
         }
         unsigned x[8];
         ATTUNE_UNROLL

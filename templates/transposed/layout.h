@@ -34,6 +34,7 @@ struct Layout {
     using A = MatrixAtom<V::atom>;
     static constexpr int head_dim = V::head_dim;
     static constexpr bool write_lse = V::write_lse;
+    static constexpr bool one_loop = V::loops == 1;
     static constexpr int threads = V::wave_size * V::warps;
     static constexpr int rows_per_warp = V::tile_q / V::warps;
     static constexpr int q_blocks = rows_per_warp / A::rows;
@@ -75,10 +76,12 @@ struct Layout {
     /// Chunk of an operand's row that this lane brings first in a step.
     ATTUNE_DEVICE static int lane_chunk(int lane) { return lane / A::rows % groups * A::chunks; }
 
-    /// Key of element e of chunk c of a V^T row.
-    ATTUNE_DEVICE static constexpr int key_of(int chunk, int e) {
-        return Fragments::key(chunk / depth_chunks, e) + chunk % depth_chunks * A::row_step;
+    /// Element e of chunk c of a V^T row has key key_of(c) + key_in(e). Chunks without a common bit
+    /// add up: key_of(c + d) is key_of(c) + key_of(d).
+    ATTUNE_DEVICE static constexpr int key_of(int chunk) {
+        return chunk / depth_chunks * A::depth + chunk % depth_chunks * A::row_step;
     }
+    ATTUNE_DEVICE static constexpr int key_in(int e) { return Fragments::key(0, e); }
 };
 
 }  // namespace attune

@@ -5,37 +5,85 @@
 
 namespace attune {
 
-/// One thread's part of a tile of `rows` rows of Q or K: 16-byte chunks, and where they go.
-template <class V, int rows>
+/// Element i of a thread where `threads` threads walk a grid with `minor` places a row: the minor
+/// and the major coordinate, each a part of the thread's own plus a constant, of no common bit.
+template <int threads, int minor>
+struct Walk {
+    static constexpr bool rows = threads % minor == 0;     // a thread stays in its column
+    static constexpr bool columns = minor % threads == 0;  // or in its row, for a while
+    static constexpr int laps = columns ? minor / threads : 1;
+
+    ATTUNE_DEVICE static int own_minor(int i) {
+        return columns ? thread_index() : (thread_index() + own_offset(i)) % minor;
+    }
+    ATTUNE_DEVICE static int own_major(int i) {
+        return columns ? 0 : (thread_index() + own_offset(i)) / minor;
+    }
+    ATTUNE_DEVICE static constexpr int more_minor(int i) {
+        return columns ? i % laps * threads : 0;
+    }
+    ATTUNE_DEVICE static constexpr int more_major(int i) {
+        return rows ? i * (threads / minor) : columns ? i / laps : 0;
+    }
+
+private:
+    ATTUNE_DEVICE static constexpr int own_offset(int i) { return rows ? 0 : i * threads; }
+};
+
+/// Rows of Q, K or V of one head.
+struct RowSource {
+    const void* base;
+    long long offset;  // elements, of row 0
+    long long stride;
+
+    ATTUNE_DEVICE GlobalWindow window(int row) const {
+        return global_window(static_cast<const unsigned short*>(base) + offset + row * stride);
+    }
+    ATTUNE_DEVICE unsigned row_bytes() const { return static_cast<unsigned>(2 * stride); }
+};
+
+/// One thread's part of a tile of `tile_rows` rows of Q or K: 16-byte chunks, and where they go.
+template <class V, int tile_rows>
 class RowPart {
     using L = Layout<V>;
     using Tile = typename L::KTile;
-    static constexpr int total = rows * Tile::chunks;
+    using Place = Walk<L::threads, Tile::chunks>;
+    static constexpr int total = tile_rows * Tile::chunks;
     static constexpr int count = (total + L::threads - 1) / L::threads;
 
 public:
+    /// The rows of a window of which valid_rows exist; `whole`: all do.
     template <bool whole>
-    ATTUNE_DEVICE void load(const unsigned short* from, long long stride, int valid_rows) {
+    ATTUNE_DEVICE void load(const GlobalWindow& from, unsigned row_bytes, int valid_rows) {
         ATTUNE_UNROLL
         for (int i = 0; i < count; ++i) {
-            const int at = thread_index() + i * L::threads;
-            const int row = at / Tile::chunks, chunk = at % Tile::chunks;
-            const bool there = (total % L::threads == 0 || at < total) &&
-                               (whole || row < valid_rows) &&
-                               (L::columns == V::head_dim || 8 * chunk < V::head_dim);
-            data_[i] = there ? load_global_128(from + row * stride + 8 * chunk) : U128{};
+            const int row = Place::own_major(i), chunk = Place::own_minor(i);
+            const bool there =
+                in_tile(i) && (whole || row + Place::more_major(i) < valid_rows) &&
+                (L::columns == V::head_dim || 8 * (chunk + Place::more_minor(i)) < V::head_dim);
+            data_[i] =
+                load_window_128(from, there ? row * row_bytes + 16 * chunk : outside_window,
+                                Place::more_major(i) * row_bytes + 16 * Place::more_minor(i));
         }
     }
     ATTUNE_DEVICE void store(SharedAddress tile) const {
         ATTUNE_UNROLL
         for (int i = 0; i < count; ++i) {
-            const int at = thread_index() + i * L::threads;
-            if (total % L::threads == 0 || at < total)
-                store_shared_128(Tile::at(tile, at / Tile::chunks, at % Tile::chunks), data_[i]);
+            const int row = Place::own_major(i), more = Place::more_major(i);
+            const SharedAddress own =
+                more % Tile::swizzle_rows == 0
+                    ? Tile::at(tile, row, Place::own_minor(i))
+                    : Tile::at(tile, row + more, Place::own_minor(i)) - more * Tile::row_bytes;
+            if (in_tile(i))
+                store_shared_128(Tile::advance(own, Place::more_minor(i)) + more * Tile::row_bytes,
+                                 data_[i]);
         }
     }
 
 private:
+    ATTUNE_DEVICE static bool in_tile(int i) {
+        return total % L::threads == 0 || thread_index() + i * L::threads < total;
+    }
     U128 data_[count];
 };
 
@@ -49,44 +97,51 @@ class VPart {
     using L = Layout<V>;
     using Tile = typename L::VTile;
     static constexpr int pairs = L::value_columns / 2;
+    using Place = Walk<L::threads, pairs>;
     static constexpr int total = pairs * Tile::chunks;
     static constexpr int count = (total + L::threads - 1) / L::threads;
 
 public:
     template <bool whole>
-    ATTUNE_DEVICE void load(const unsigned short* from, long long stride, int valid_rows) {
+    ATTUNE_DEVICE void load(const GlobalWindow& from, unsigned row_bytes, int valid_rows) {
         ATTUNE_UNROLL
         for (int i = 0; i < count; ++i) {
-            const int at = thread_index() + i * L::threads;
-            const int pair = at % pairs, chunk = at / pairs;
-            const bool column_there = (total % L::threads == 0 || at < total) &&
-                                      (2 * pairs == V::head_dim || 2 * pair < V::head_dim);
+            const int pair = Place::own_minor(i), own_key = L::key_of(Place::own_major(i));
+            const bool column_there =
+                in_tile(i) &&
+                (2 * pairs == V::head_dim || 2 * (pair + Place::more_minor(i)) < V::head_dim);
+            const unsigned own = own_key * row_bytes + 4 * pair;
             ATTUNE_UNROLL
             for (int e = 0; e < 8; ++e) {
-                const int key = L::key_of(chunk, e);
-                const bool there = column_there && (whole || key < valid_rows);
-                data_[i][e] = there ? load_global_32(from + key * stride + 2 * pair) : 0u;
+                const int more = L::key_of(Place::more_major(i)) + L::key_in(e);
+                const bool there = column_there && (whole || own_key + more < valid_rows);
+                data_[i][e] = load_window_32(from, there ? own : outside_window,
+                                             more * row_bytes + 4 * Place::more_minor(i));
             }
         }
     }
     ATTUNE_DEVICE void store(SharedAddress tile) const {
         ATTUNE_UNROLL
         for (int i = 0; i < count; ++i) {
-            const int at = thread_index() + i * L::threads;
-            if (total % L::threads != 0 && at >= total) continue;
-            const int pair = at % pairs, chunk = at / pairs;
+            if (!in_tile(i)) continue;
+            const int pair = Place::own_minor(i);
             const int row = pair / L::A::rows * 2 * L::A::rows + pair % L::A::rows;
+            const SharedAddress even =
+                Tile::advance(Tile::at(tile, row, Place::own_major(i)), Place::more_major(i)) +
+                2 * Place::more_minor(i) * Tile::row_bytes;
             const unsigned(&x)[8] = data_[i];
-            store_shared_128(Tile::at(tile, row, chunk),
-                             U128{low_halves(x[0], x[1]), low_halves(x[2], x[3]),
-                                  low_halves(x[4], x[5]), low_halves(x[6], x[7])});
-            store_shared_128(Tile::at(tile, row + L::A::rows, chunk),
+            store_shared_128(even, U128{low_halves(x[0], x[1]), low_halves(x[2], x[3]),
+                                        low_halves(x[4], x[5]), low_halves(x[6], x[7])});
+            store_shared_128(even + L::A::rows * Tile::row_bytes,
                              U128{high_halves(x[0], x[1]), high_halves(x[2], x[3]),
                                   high_halves(x[4], x[5]), high_halves(x[6], x[7])});
         }
     }
 
 private:
+    ATTUNE_DEVICE static bool in_tile(int i) {
+        return total % L::threads == 0 || thread_index() + i * L::threads < total;
+    }
     unsigned data_[count][8];
 };
 

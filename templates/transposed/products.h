@@ -6,12 +6,23 @@
 
 namespace attune {
 
-/// A lane's words of an operand: chunks of row `row`, from chunk `chunk` on.
-template <class Tile, int chunks>
-ATTUNE_DEVICE void read_operand(unsigned (&x)[4 * chunks], SharedAddress tile, int row, int chunk) {
+/// Where a lane finds its words of operands: row lane % rows of a tile, its chunk of a step. Taken
+/// anew each time: else the compiler keeps a register for each address that follows from it.
+template <class L, class Tile>
+ATTUNE_DEVICE SharedAddress operand_address(SharedAddress tile) {
+    const int lane = lane_index();
+    return anew(Tile::at(tile, lane % L::A::rows, L::lane_chunk(lane)));
+}
+
+/// A lane's words of the operand in row block `block` and step `step` of a tile.
+template <class L, class Tile>
+ATTUNE_DEVICE void read_operand(unsigned (&x)[L::words], SharedAddress lane_address, int block,
+                                int step) {
+    static_assert(L::A::rows % Tile::swizzle_rows == 0, "all blocks have the same swizzle");
     ATTUNE_UNROLL
-    for (int i = 0; i < chunks; ++i) {
-        const U128 v = load_shared_128(Tile::at(tile, row, chunk + i));
+    for (int i = 0; i < L::A::chunks; ++i) {
+        const U128 v = load_shared_128(Tile::advance(lane_address, step * L::depth_chunks + i) +
+                                       block * L::A::rows * Tile::row_bytes);
         x[4 * i] = v.x;
         x[4 * i + 1] = v.y;
         x[4 * i + 2] = v.z;
@@ -24,20 +35,17 @@ template <class V>
 struct QOperandOf {
     using L = Layout<V>;
     static constexpr bool held = V::q_operand == q_in_registers;
-    SharedAddress tile;
+    SharedAddress lane_address;
     unsigned fragments[held ? L::q_blocks : 1][held ? L::d_steps : 1][L::words];
 
     ATTUNE_DEVICE void fetch(unsigned (&x)[L::q_blocks][L::words], int step) const {
-        const int lane = lane_index();
         ATTUNE_UNROLL
         for (int b = 0; b < L::q_blocks; ++b) {
             if constexpr (held) {
                 ATTUNE_UNROLL
                 for (int i = 0; i < L::words; ++i) x[b][i] = fragments[b][step][i];
             } else {
-                read_operand<typename L::KTile, L::A::chunks>(
-                    x[b], tile, L::warp_row() + L::Fragments::row(b, lane),
-                    step * L::depth_chunks + L::lane_chunk(lane));
+                read_operand<L, typename L::KTile>(x[b], lane_address, b, step);
             }
         }
     }
@@ -45,32 +53,36 @@ struct QOperandOf {
     /// The ring's first barrier comes between this and fetch.
     ATTUNE_DEVICE void load(const AttentionParams& p, long long offset, SharedAddress shared,
                             int first_row) {
-        const auto* base = static_cast<const unsigned short*>(p.q) + offset;
+        const RowSource source{p.q, offset, p.q_strides.row};
+        const GlobalWindow from = source.window(first_row);
+        const int valid_rows = p.seqlen_q - first_row;
         if constexpr (held) {
-            read_global(base, p.q_strides.row, first_row, p.seqlen_q);
+            read_global(from, source.row_bytes(), valid_rows);
         } else {
-            tile = shared + L::q_offset;
+            const SharedAddress tile = shared + L::q_offset;
             RowPart<V, V::tile_q> part;
-            part.template load<false>(base + first_row * p.q_strides.row, p.q_strides.row,
-                                      p.seqlen_q - first_row);
+            part.template load<false>(from, source.row_bytes(), valid_rows);
             part.store(tile);
+            lane_address =
+                operand_address<L, typename L::KTile>(tile) + L::warp_row() * L::KTile::row_bytes;
         }
     }
 
 private:
-    /// Queries at or past row_end and columns past head_dim are 0.
-    ATTUNE_DEVICE void read_global(const unsigned short* base, long long stride, int first_row,
-                                   int row_end) {
+    /// Queries at or past valid_rows and columns past head_dim are 0.
+    ATTUNE_DEVICE void read_global(const GlobalWindow& from, unsigned row_bytes, int valid_rows) {
         const int lane = lane_index();
         ATTUNE_UNROLL
         for (int b = 0; b < L::q_blocks; ++b) {
-            const int row = first_row + L::warp_row() + L::Fragments::row(b, lane);
+            const int row = L::warp_row() + L::Fragments::row(b, lane);
             ATTUNE_UNROLL
             for (int i = 0; i < L::d_steps * L::A::chunks; ++i) {
                 const int step = i / L::A::chunks, part = i % L::A::chunks;
-                const int column = 8 * (step * L::depth_chunks + L::lane_chunk(lane) + part);
-                const bool there = row < row_end && column < V::head_dim;
-                const U128 v = there ? load_global_128(base + row * stride + column) : U128{};
+                const int chunk = L::lane_chunk(lane), more = step * L::depth_chunks + part;
+                const bool there = row < valid_rows &&
+                                   (L::columns == V::head_dim || 8 * (chunk + more) < V::head_dim);
+                const U128 v = load_window_128(
+                    from, there ? row * row_bytes + 16 * chunk : outside_window, 16 * more);
                 unsigned* to = &fragments[b][step][4 * part];
                 to[0] = v.x;
                 to[1] = v.y;
@@ -81,12 +93,21 @@ private:
     }
 };
 
+/// Products so far are done here, not where their sums are used next: else the compiler moves them
+/// there, and all of their operands wait in registers.
+template <class V, int blocks, int tiles, int elements>
+ATTUNE_DEVICE void settle(float (&x)[blocks][tiles][elements]) {
+    constexpr int n = Layout<V>::A::registers;
+    ATTUNE_UNROLL
+    for (int i = 0; i < blocks * tiles * elements; i += n) pin<n>(&x[0][0][0] + i);
+}
+
 template <class V>
 ATTUNE_DEVICE void multiply_qk(typename Layout<V>::Scores& s, const QOperandOf<V>& q,
                                SharedAddress k_tile) {
     using L = Layout<V>;
     using A = typename L::A;
-    const int lane = lane_index();
+    const SharedAddress keys = operand_address<L, typename L::KTile>(k_tile);
     ATTUNE_UNROLL
     for (int i = 0; i < L::q_blocks * L::key_steps * 8; ++i)
         s[i / (L::key_steps * 8)][i / 8 % L::key_steps][i % 8] = 0;
@@ -97,14 +118,13 @@ ATTUNE_DEVICE void multiply_qk(typename Layout<V>::Scores& s, const QOperandOf<V
         ATTUNE_UNROLL
         for (int n = 0; n < L::n_blocks; ++n) {
             unsigned k[L::words];
-            read_operand<typename L::KTile, A::chunks>(
-                k, k_tile, n * A::rows + lane % A::rows,
-                step * L::depth_chunks + L::lane_chunk(lane));
+            read_operand<L, typename L::KTile>(k, keys, n, step);
             ATTUNE_UNROLL
             for (int b = 0; b < L::q_blocks; ++b)
                 A::multiply(&s[b][0][0] + n * A::registers, k, columns[b], typename L::Element{});
         }
     }
+    settle<V>(s);
 }
 
 /// P of a step as operand.
@@ -138,7 +158,7 @@ ATTUNE_DEVICE void softmax_pv(typename Layout<V>::Output& o, const typename Layo
     using L = Layout<V>;
     using A = typename L::A;
     constexpr int d_blocks = 2 * L::d_pairs;
-    const int lane = lane_index();
+    const SharedAddress values = operand_address<L, typename L::VTile>(v_tile);
     unsigned p[L::key_steps][L::q_blocks][L::words];
     ATTUNE_UNROLL
     for (int step = 0; step < (V::mix ? 1 : L::key_steps); ++step) {
@@ -154,9 +174,7 @@ ATTUNE_DEVICE void softmax_pv(typename Layout<V>::Output& o, const typename Layo
         ATTUNE_UNROLL
         for (int d = 0; d < d_blocks; ++d) {
             unsigned v[L::words];
-            read_operand<typename L::VTile, A::chunks>(
-                v, v_tile, d * A::rows + lane % A::rows,
-                step * L::depth_chunks + L::lane_chunk(lane));
+            read_operand<L, typename L::VTile>(v, values, d, step);
             ATTUNE_UNROLL
             for (int b = 0; b < L::q_blocks; ++b)
                 A::multiply(o[b][d], v, p[step][b], typename L::Element{});
@@ -167,6 +185,7 @@ ATTUNE_DEVICE void softmax_pv(typename Layout<V>::Output& o, const typename Layo
             pack<V>(p[step + 1], next);
         }
     }
+    settle<V>(o);
 }
 
 }  // namespace attune

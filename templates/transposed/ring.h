@@ -7,17 +7,6 @@
 
 namespace attune {
 
-/// The rows of K or V of one head.
-struct RowSource {
-    const void* base;
-    long long offset;  // elements, of key 0
-    long long stride;
-
-    ATTUNE_DEVICE const unsigned short* row(int key) const {
-        return static_cast<const unsigned short*>(base) + offset + key * stride;
-    }
-};
-
 /// Which kv tile a step takes, and where it comes from.
 template <class V>
 class KvLoader {
@@ -37,8 +26,8 @@ public:
     ATTUNE_DEVICE void load(KPart<V>& k, VPart<V>& v, int step) const {
         constexpr bool whole = !edge && !V::kv_forward;
         const int first = tile(step) * V::tile_kv, valid = seqlen_kv_ - first;
-        k.template load<whole>(k_.row(first), k_.stride, valid);
-        v.template load<whole>(v_.row(first), v_.stride, valid);
+        k.template load<whole>(k_.window(first), k_.row_bytes(), valid);
+        v.template load<whole>(v_.window(first), v_.row_bytes(), valid);
     }
     ATTUNE_DEVICE void rewind() const {}  // no step depends on the one before
 

@@ -19,6 +19,13 @@ ATTUNE_DEVICE void write(To* to, const From& v) {
 }
 }  // namespace hip
 
+template <int n>
+ATTUNE_DEVICE void pin(float* registers) {
+    auto v = hip::read<hip::Vector<float, n>>(registers);
+    asm volatile("" : "+v"(v));
+    hip::write(registers, v);
+}
+
 #if __gfx950__
 #define ATTUNE_MFMA(name, Accumulator, f16, bf16, f16_deep, bf16_deep)              \
     ATTUNE_DEVICE void name(float* d, const unsigned* a, const unsigned* b, F16) {  \
