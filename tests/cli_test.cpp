@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "generator/formatted.h"
 #include "tools/attune/exit_codes.h"
@@ -131,7 +132,7 @@ TEST_F(CliTest, CommandsThatNeedNoStore) {
 
     const Ran doctor = attune("doctor --json");
     EXPECT_EQ(doctor.exit, 0) << doctor.out;
-    EXPECT_EQ(doctor.parsed()["checks"].size(), 6u);
+    EXPECT_EQ(doctor.parsed()["checks"].size(), 7u);
 
     const Ran emitted = attune("emit --signature bf16.d64.causal --gpu a10 --json");
     EXPECT_EQ(emitted.exit, 0);
@@ -154,6 +155,34 @@ TEST_F(CliTest, CompileReportsResourcesOfAnArchWithoutItsGpu) {
     EXPECT_GE(kernel["spill_bytes"].get<int>(), 0);
     EXPECT_GT(kernel["shared_bytes"].get<int>(), 0);
     EXPECT_GT(kernel["ctas_per_multiprocessor"].get<int>(), 0);
+}
+
+/// Compilers' logs have several lines, which would tear a table's columns apart.
+TEST_F(CliTest, LogsOfKernelsThatDoNotCompileStandBelowTheTable) {
+    const char* before = getenv("ATTUNE_NVRTC");
+    const std::string old = before == nullptr ? "" : before;
+    setenv("ATTUNE_NVRTC", ATTUNE_FAKE_LIBNVRTC, 1);
+    const Ran run = attune(
+        "compile --arch sm_86 --signature f16.d64.full --config mma/q64.kv32.w4 --config "
+        "mma/q128.kv32.w4");
+    before == nullptr ? unsetenv("ATTUNE_NVRTC") : setenv("ATTUNE_NVRTC", old.c_str(), 1);
+    EXPECT_EQ(run.exit, exit_code(Code::compile_failed)) << run.err;
+    std::istringstream lines(run.out);
+    std::string header, row;
+    std::getline(lines, header);
+    const std::size_t verdict = header.find("verdict"), signature = header.find("signature");
+    ASSERT_NE(signature, std::string::npos) << run.out;
+    for (const char* config : {"mma/q64.", "mma/q128."}) {
+        std::getline(lines, row);
+        EXPECT_EQ(row.find("compile_failed, see below"), verdict) << run.out;
+        EXPECT_EQ(row.find("f16.d64.full"), signature) << run.out;
+        EXPECT_EQ(row.find(config), header.find("config")) << run.out;
+        const std::size_t log = run.out.find(formatted("\nf16.d64.full {}", config));
+        ASSERT_NE(log, std::string::npos) << run.out;
+        EXPECT_LT(run.out.find("error: a first fault\n", log),
+                  run.out.find("error: a second one\n", log));
+    }
+    EXPECT_THAT(run.out, HasSubstr("2 failed"));
 }
 
 TEST_F(CliTest, RequestsThatContradictThemselves) {

@@ -228,6 +228,33 @@ const std::vector<Column> amd_columns{{"VGPRs", "registers"},
                                       {"groups/CU", "ctas_per_multiprocessor"},
                                       {"ms", "compile_ms"}};
 
+/// Reasons of several lines (compilers' logs) stand below the table.
+bool is_log(const std::string& reason) {
+    return reason.find('\n') != std::string::npos;
+}
+
+/// Verdict, signature, config.
+std::vector<std::string> described(const nlohmann::json& row) {
+    const auto text = [&](const char* key) { return row[key].get<std::string>(); };
+    const std::string reason = text("reason");
+    std::string verdict = text("verdict");
+    if (is_log(reason))
+        verdict += ", see below";
+    else if (!reason.empty())
+        verdict += ": " + reason;
+    return {std::move(verdict), text("signature"), text("config")};
+}
+
+void print_logs(const std::vector<nlohmann::json>& rows) {
+    for (const nlohmann::json& row : rows) {
+        std::string log = row["reason"].get<std::string>();
+        if (!is_log(log)) continue;
+        log.erase(log.find_last_not_of('\n') + 1);
+        print_line(formatted("\n{} {}: {}", row["signature"].get<std::string>(),
+                             row["config"].get<std::string>(), log));
+    }
+}
+
 void print_rows(const std::vector<nlohmann::json>& rows, const Summary& s, const Target& target,
                 const std::string& toolchain) {
     const auto& columns = target.vendor == Vendor::amd ? amd_columns : nvidia_columns;
@@ -239,13 +266,11 @@ void print_rows(const std::vector<nlohmann::json>& rows, const Summary& s, const
         std::vector<std::string> cells;
         for (const Column& column : columns)
             cells.push_back(formatted("{:.0f}", row[column.key].get<double>()));
-        const std::string reason = row["reason"].get<std::string>();
-        cells.push_back(row["verdict"].get<std::string>() + (reason.empty() ? "" : ": " + reason));
-        cells.push_back(row["signature"].get<std::string>());
-        cells.push_back(row["config"].get<std::string>());
+        for (std::string& cell : described(row)) cells.push_back(std::move(cell));
         table.add(std::move(cells));
     }
     table.print();
+    print_logs(rows);
     print_line(
         formatted("{} on {} by {}: {} compiled, {} of them pruned, {} failed; {} spill (at most "
                   "{} bytes); at "
