@@ -80,7 +80,7 @@ FAKE_API int cuDevicePrimaryCtxRelease_v2(int) {
     FAKE_RELEASE(cuDevicePrimaryCtxRelease_v2, give(gpu().control.live, -1));
 }
 FAKE_API int cuCtxPushCurrent_v2(void*) {
-    FAKE_CALL(cuCtxPushCurrent_v2);
+    FAKE_BINDING(cuCtxPushCurrent_v2);
     return give(gpu().control.bound, 1);
 }
 FAKE_API int cuCtxPopCurrent_v2(void**) {
