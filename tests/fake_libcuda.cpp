@@ -1,4 +1,5 @@
 // A CUDA driver, loaded in the place of libcuda: one "NVIDIA H200", which is a FakeGpu.
+#include <cstdlib>
 #include <cstring>
 
 #include "templates/abi.h"
@@ -64,6 +65,11 @@ FAKE_API int cuDeviceGetUuid_v2(char* uuid, int) {
 }
 FAKE_API int cuDeviceGetAttribute(int* value, int attribute, int) {
     FAKE_CALL(cuDeviceGetAttribute);
+    const char* l2_bytes = std::getenv("FAKE_L2");
+    if (attribute == 38 && l2_bytes != nullptr) {
+        *value = std::atoi(l2_bytes);
+        return 0;
+    }
     for (const Attribute& row : attributes)
         if (row.id == attribute) {
             *value = row.value;
