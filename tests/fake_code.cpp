@@ -99,7 +99,7 @@ Result<Binary> FakeCompiler::compile(const Source& source, const std::string& ar
         Binary made;
         made.bytes = fake_code_object(source, target);
         made.entry = source.entry;
-        made.resources = {64, 0, 0, 0, 0};
+        made.resources = {64, 0, 0, 0};
         made.toolchain = toolchain();
         return made;
     }

@@ -32,6 +32,7 @@ struct FakeControl {
 
 /// The same for fakes that worker processes load, in the environment:
 ///   FAKE_GPU      as FakeControl::gpu
+///   FAKE_L2       bytes of L2, for fewer inputs to rotate over; CUDA alone is asked for them
 ///   FAKE_CALLS    a file, to which each call adds a line; calls go on counting where it ends
 ///   FAKE_FAIL     "17:719": the 17th call fails with 719
 ///   FAKE_TWINS    a folder in which kernels compiled for the emulator are kept

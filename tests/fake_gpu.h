@@ -35,8 +35,9 @@ public:
     /// `gpu` is the one it is unless told otherwise.
     explicit FakeGpu(const char* gpu);
 
-    /// Logs a call: 0, or what it shall return at once.
-    int begin(const char* name);
+    /// Logs a call: 0, or what it shall return at once. A call that only `binds` the thread to a
+    /// device works on a lost one too.
+    int begin(const char* name, bool binds = false);
     /// Afresh where another GPU is asked for by now.
     int initialize();
     const Target& target() const { return target_; }
@@ -89,6 +90,8 @@ private:
 #define FAKE_API extern "C" __attribute__((visibility("default")))
 #define FAKE_CALL(name) \
     if (const int result = gpu().begin(#name)) return result
+#define FAKE_BINDING(name) \
+    if (const int result = gpu().begin(#name, true)) return result
 /// A release that is made to fail releases all the same.
 #define FAKE_RELEASE(name, release)        \
     const int failed = gpu().begin(#name); \

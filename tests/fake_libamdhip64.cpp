@@ -61,12 +61,12 @@ FAKE_API int hipGetDeviceCount(int* count) {
     return 0;
 }
 FAKE_API int hipGetDevice(int* device) {
-    FAKE_CALL(hipGetDevice);
+    FAKE_BINDING(hipGetDevice);
     *device = gpu().control.bound;
     return 0;
 }
 FAKE_API int hipSetDevice(int device) {
-    const int failed = gpu().begin("hipSetDevice");
+    const int failed = gpu().begin("hipSetDevice", true);
     // Made to fail, it still sets back what it was told to set before.
     if (failed == 0 || device == 0) gpu().control.bound = device;
     return failed;

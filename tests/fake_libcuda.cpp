@@ -1,4 +1,5 @@
 // A CUDA driver, loaded in the place of libcuda: one "NVIDIA H200", which is a FakeGpu.
+#include <cstdlib>
 #include <cstring>
 
 #include "templates/abi.h"
@@ -64,6 +65,11 @@ FAKE_API int cuDeviceGetUuid_v2(char* uuid, int) {
 }
 FAKE_API int cuDeviceGetAttribute(int* value, int attribute, int) {
     FAKE_CALL(cuDeviceGetAttribute);
+    const char* l2_bytes = std::getenv("FAKE_L2");
+    if (attribute == 38 && l2_bytes != nullptr) {
+        *value = std::atoi(l2_bytes);
+        return 0;
+    }
     for (const Attribute& row : attributes)
         if (row.id == attribute) {
             *value = row.value;
@@ -80,7 +86,7 @@ FAKE_API int cuDevicePrimaryCtxRelease_v2(int) {
     FAKE_RELEASE(cuDevicePrimaryCtxRelease_v2, give(gpu().control.live, -1));
 }
 FAKE_API int cuCtxPushCurrent_v2(void*) {
-    FAKE_CALL(cuCtxPushCurrent_v2);
+    FAKE_BINDING(cuCtxPushCurrent_v2);
     return give(gpu().control.bound, 1);
 }
 FAKE_API int cuCtxPopCurrent_v2(void**) {

@@ -20,7 +20,8 @@ double finite(double value) {
 
 class MeasureServer {
 public:
-    explicit MeasureServer(std::string device_id) : device_id_(std::move(device_id)) {}
+    MeasureServer(std::string device_id, CompilerOpener open_compiler)
+        : device_id_(std::move(device_id)), open_compiler_(std::move(open_compiler)) {}
 
     Result<Message> answer(const Message& request, const Stage& stage) {
         const auto what = field<std::string>(request.head, "do");
@@ -38,7 +39,7 @@ private:
         auto device = open_device(device_id_);
         if (!device) return device.error();
         const DeviceInfo& info = (*device)->info();
-        auto compiler = open_compiler(compiler_for(info.target.vendor, info.emulated));
+        auto compiler = open_compiler_(compiler_for(info.target.vendor, info.emulated));
         if (!compiler) return compiler.error();
         device_ = std::move(*device);
         compiler_ = std::move(*compiler);
@@ -169,6 +170,7 @@ private:
     }
 
     std::string device_id_;
+    CompilerOpener open_compiler_;
     std::map<DType, double> mma_tflops_;
     std::unique_ptr<Device> device_;
     std::unique_ptr<Compiler> compiler_;
@@ -178,7 +180,11 @@ private:
 }  // namespace
 
 Handler compile_handler(const std::string& name) {
-    auto opened = std::make_shared<Result<std::unique_ptr<Compiler>>>(open_compiler_here(name));
+    return compile_handler(open_compiler_here(name));
+}
+
+Handler compile_handler(Result<std::unique_ptr<Compiler>> compiler) {
+    auto opened = std::make_shared<Result<std::unique_ptr<Compiler>>>(std::move(compiler));
     return [opened](const Message& request, const Stage&) -> Result<Message> {
         if (!*opened) return opened->error();
         Compiler& compiler = ***opened;
@@ -199,7 +205,11 @@ Handler compile_handler(const std::string& name) {
 }
 
 Handler measure_handler(const std::string& device) {
-    auto server = std::make_shared<MeasureServer>(device);
+    return measure_handler(device, open_compiler);
+}
+
+Handler measure_handler(const std::string& device, CompilerOpener opener) {
+    auto server = std::make_shared<MeasureServer>(device, std::move(opener));
     return [server](const Message& request, const Stage& stage) {
         return server->answer(request, stage);
     };
