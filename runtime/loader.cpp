@@ -1,5 +1,6 @@
 #include "runtime/loader.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 
@@ -9,6 +10,17 @@
 
 namespace attune {
 namespace {
+
+/// AMD's kernels look at a tile through a window of 2 GiB.
+Result<void> check_windows(const Strides& strides, const Target& target) {
+    constexpr long long most = 1 << 21;  // elements; a tile has at most 384 rows
+    const long long widest = std::max({strides.q.row, strides.k.row, strides.v.row});
+    if (target.vendor != Vendor::amd || widest <= most) return {};
+    return Error{Code::unsupported,
+                 formatted("a row stride is {} elements, {} has kernels up to {}", widest,
+                           target.name, most),
+                 "copy Q, K or V to where rows lie closer together"};
+}
 
 /// The pointers a launch reads and writes: there, and on 16 bytes.
 Result<void> check_pointers(const Problem& problem, const AttentionParams& p,
@@ -190,6 +202,7 @@ Result<void> Loader::launch(const attune_kernel& kernel, const Problem& problem,
                                                 device_->info().target);
     if (launch.ctas == 0) return {};
     if (auto valid = validate(problem, tensors.strides); !valid) return valid;
+    if (auto valid = check_windows(tensors.strides, device_->info().target); !valid) return valid;
     AttentionParams params = tensors.pointers;
     if (auto valid = check_pointers(problem, params, launch.workspace_bytes > 0); !valid)
         return valid;

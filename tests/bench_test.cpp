@@ -106,8 +106,8 @@ TEST(Bench, writing_past_the_output_is_found) {
 }
 
 TEST(Bench, a_wrong_lse_is_found) {
-    Rig rig(causal_lse, {{"Softmax::lse(softmax.reference[b][half], sum)",
-                          "Softmax::lse(softmax.reference[b][half], sum) + 0.01f"}});
+    Rig rig(causal_lse, {{"Softmax::lse(softmax.reference[i], sum)",
+                          "Softmax::lse(softmax.reference[i], sum) + 0.01f"}});
     const CheckResult result = rig.check();
     EXPECT_FALSE(result.ok);
     EXPECT_THAT(result.reason, HasSubstr("LSE"));
@@ -189,8 +189,8 @@ TEST(Bench, a_second_run_with_other_bits_is_found) {
 }
 
 TEST(Bench, a_launch_that_fails_is_an_error_not_a_verdict) {
-    Rig rig(causal_lse, {{"static_cast<unsigned short*>(p_.o)",
-                          "static_cast<unsigned short*>(p_.o) + (1ll << 40)"}});
+    Rig rig(causal_lse, {{"static_cast<unsigned short*>(p.o)",
+                          "static_cast<unsigned short*>(p.o) + (1ll << 40)"}});
     auto result = rig.bench->check(rig.candidate);
     ASSERT_FALSE(result);
     EXPECT_EQ(result.error().code, Code::device_error);

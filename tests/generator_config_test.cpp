@@ -69,7 +69,7 @@ TEST_P(RefusedConfig, SaysWhatThereIs) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Forms, RefusedConfig,
-                         testing::Values("", "mma", "/", "wmma/q128", "MMA/q128", "mma/q129",
+                         testing::Values("", "mma", "/", "wmmma/q128", "MMA/q128", "mma/q129",
                                          "mma/q", "mma/q-128", "mma/q0128", "mma/128",
                                          "mma/q128..w4", "mma/q128,kv64", "mma/part=head",
                                          "mma/part", "mma/part=", "mma/zzz1", "mma/ q128",

@@ -52,7 +52,10 @@ TEST(Emit, FirstLineSaysVersionAndHash) {
     EXPECT_THAT(first, MatchesRegex("// attune [0-9]+\\.[0-9]+\\.[0-9]+ [0-9a-f]+"));
     EXPECT_EQ(first.substr(first.rfind(' ') + 1), source.hash);
     EXPECT_EQ(source.hash.size(), 64u);
-    EXPECT_EQ(below_header(source.text).find(source.hash), std::string::npos);
+    const std::string rest = below_header(source.text);
+    const std::size_t body = rest.find('\n');
+    EXPECT_EQ(rest.substr(0, body), "#define ATTUNE_SOURCE_HASH \"" + source.hash + "\"");
+    EXPECT_EQ(rest.find(source.hash, body), std::string::npos);
 }
 
 TEST(Emit, HashCoversTheTextAndTheTemplatesItIncludes) {

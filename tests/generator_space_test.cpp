@@ -204,9 +204,13 @@ TEST(Applicable, RefusalsNameTheReason) {
     EXPECT_THAT(turing.error().message, HasSubstr("sm_75"));
     EXPECT_TRUE(applicable_families(signature("f16.d128.full"), gpu("t4")));
     EXPECT_FALSE(applicable_families(signature("f16.d136.full"), gpu("t4")));
-    const auto amd = applicable_families(signature("bf16.d64.full"), gpu("mi300x"));
+    const auto amd = applicable_families(signature("bf16.d64.full"), gpu("mi300x"), "mma");
     ASSERT_FALSE(amd);
     EXPECT_THAT(amd.error().message, HasSubstr("NVIDIA"));
+    EXPECT_EQ((*applicable_families(signature("bf16.d64.full"), gpu("mi300x")))[0]->name, "mfma");
+    const auto cdna = applicable_families(signature("bf16.d64.full"), gpu("rx-7900-xtx"), "mfma");
+    ASSERT_FALSE(cdna);
+    EXPECT_THAT(cdna.error().message, HasSubstr("CDNA"));
     const auto dim = applicable_families(signature("bf16.d20.full"), gpu("h200"));
     ASSERT_FALSE(dim);
     EXPECT_THAT(dim.error().message, HasSubstr("head_dim 20"));

@@ -84,20 +84,6 @@ provide_nvrtc() {
     rm -f "$folder"/*.whl
 }
 
-# hiprtc compiles kernels for AMD GPUs, none of which is here. Where the tool just built finds none,
-# Debian's packages are unpacked into <build folder>/rocm. Soft: Debian's mirrors need not have them.
-provide_hiprtc() {
-    local folder=$1/rocm attune=$1/tools/attune
-    if [ -e "$folder/versions" ]; then export ATTUNE_HIPRTC=$folder; fi
-    if doctor_finds "$attune" hiprtc; then return 0; fi
-    say "no hiprtc here: unpacking Debian's packages into $folder"
-    if bash "$root/tools/rocm-prefix.sh" "$folder"; then
-        export ATTUNE_HIPRTC=$folder
-    else
-        echo "hiprtc could not be had: kernels for AMD GPUs are not compiled here, their tests skip" >&2
-    fi
-}
-
 # doctor_finds <attune> <name of a check>
 doctor_finds() {
     { "$1" doctor --json || true; } | python3 -c '
