@@ -100,6 +100,7 @@ TEST_F(HipTwin, a_code_object_is_for_one_arch_and_says_what_it_is) {
     std::string text(reinterpret_cast<const char*>(good.data()), good.size());
     const auto changed = [&](const std::string& what, const std::string& by) {
         std::string other = text;
+        EXPECT_EQ(what.size(), by.size()) << "an ELF file's headers name places in it";
         other.replace(other.find(what), what.size(), by);
         const auto* first = reinterpret_cast<const std::byte*>(other.data());
         return std::vector<std::byte>(first, first + other.size());
@@ -107,11 +108,11 @@ TEST_F(HipTwin, a_code_object_is_for_one_arch_and_says_what_it_is) {
     error = load_error(*device, changed(source.hash, sha256_hex("another template")));
     EXPECT_EQ(error.code, Code::corrupt);
     EXPECT_THAT(fake->fault, HasSubstr("no source of this Attune has the hash"));
-    error = load_error(*device, changed("causal", "full"));
+    error = load_error(*device, changed("bf16.d64", "bf16.d32"));
     EXPECT_EQ(error.code, Code::corrupt) << "the hash is another signature's";
     error = load_error(*device, changed("attune source", "attune sauce "));
     EXPECT_THAT(fake->fault, HasSubstr("does not say"));
-    error = load_error(*device, changed("attune_kernel.kd", "attune_colonel.kd"));
+    error = load_error(*device, changed("attune_kernel.kd", "attune_colone.kd"));
     EXPECT_EQ(error.code, Code::not_found);
     EXPECT_THAT(error.message, HasSubstr("hipModuleGetFunction"));
     EXPECT_EQ(load_error(*device, std::vector<std::byte>(64, std::byte{1})).code, Code::corrupt);
