@@ -173,4 +173,15 @@ private:
     std::vector<std::unique_ptr<LoadedKernel>> kernels_;
 };
 
+/// Opens Derived's driver, and the device on it; Derived::start(ordinal) asks what GPU that is.
+template <class Derived, class Driver>
+Result<std::unique_ptr<Device>> open_driver_device(int ordinal) {
+    auto driver = Driver::open();
+    if (!driver) return driver.error();
+    auto device = std::make_unique<Derived>(*std::move(driver));
+    auto started = device->start(ordinal);
+    if (!started) return started.error();
+    return std::unique_ptr<Device>(std::move(device));
+}
+
 }  // namespace attune

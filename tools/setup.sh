@@ -70,7 +70,7 @@ provide_nvrtc() {
     local folder=$1/nvrtc attune=$1/tools/attune
     local lib=$folder/nvidia/cu13/lib
     if [ -e "$lib/libnvrtc.so.13" ]; then export ATTUNE_NVRTC=$lib; fi
-    if doctor_finds "$attune" libnvrtc; then return 0; fi
+    if has_nvrtc "$attune"; then return 0; fi
     say "no NVRTC here: fetching the nvidia-cuda-nvrtc wheel from PyPI into $folder"
     install_missing python3-pip "fetches the wheel"
     mkdir -p "$folder"
@@ -84,11 +84,10 @@ provide_nvrtc() {
     rm -f "$folder"/*.whl
 }
 
-# doctor_finds <attune> <name of a check>
-doctor_finds() {
+has_nvrtc() {
     { "$1" doctor --json || true; } | python3 -c '
 import json, sys
-sys.exit(not any(c["name"] == sys.argv[1] and c["ok"] for c in json.load(sys.stdin)["checks"]))' "$2"
+sys.exit(not any(c["name"] == "libnvrtc" and c["ok"] for c in json.load(sys.stdin)["checks"]))'
 }
 
 # build <preset> [target...]

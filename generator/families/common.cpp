@@ -6,6 +6,15 @@
 
 namespace attune {
 
+Axis q_operand_axis(QOperand otherwise) {
+    return {"qop",
+            "q_operand",
+            {in_shared, in_registers},
+            {"smem", "reg"},
+            otherwise,
+            "where Q waits: read from shared memory each step, or kept in registers"};
+}
+
 std::vector<Config> points_for(std::span<const TableRow> rows, int head_dim) {
     const auto row = std::find_if(rows.begin(), rows.end(),
                                   [&](const TableRow& r) { return head_dim <= r.up_to; });

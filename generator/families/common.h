@@ -11,6 +11,13 @@
 
 namespace attune {
 
+/// Values of axes that several families have; templates/common/softmax.h and tile.h have the same
+/// numbers.
+enum Rescale { each_step = 0, when_moved = 1, normalised = 2, stale = 3, deferred = 4 };
+enum QOperand { in_shared = 0, in_registers = 1 };
+/// Where Q waits.
+Axis q_operand_axis(QOperand otherwise);
+
 /// Hand-made configs for head dims up to this (and over the row before).
 struct TableRow {
     int up_to;

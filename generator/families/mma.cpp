@@ -8,13 +8,11 @@
 namespace attune {
 namespace {
 
-// Values of the axes whose text form is a word; templates/mma/layout.h, ring.h and
-// templates/common/softmax.h have the same numbers.
-enum Operand { in_shared = 0, in_registers = 1 };
+// Values of the axes whose text form is a word; templates/mma/layout.h and ring.h have the same
+// numbers.
 enum Partition { over_q = 0, over_kv = 1 };
 enum Grid { per_q_tile = 0, per_head = 1 };
 enum Guard { barrier = 0, mbarrier = 1 };
-enum Rescale { each_step = 0, when_moved = 1, normalised = 2, stale = 3, deferred = 4 };
 
 // Registers beside the accumulators: addresses, row statistics, operand fragments, loop state.
 constexpr int working_registers = 36;
@@ -62,12 +60,7 @@ std::vector<Axis> axes() {
          {"bar", "mbar"},
          barrier,
          "what guards the K/V tiles: a CTA barrier per tile, or full and empty mbarriers per slot"},
-        {"qop",
-         "q_operand",
-         {in_shared, in_registers},
-         {"smem", "reg"},
-         in_shared,
-         "where Q waits: read from shared memory each step, or kept in registers"},
+        q_operand_axis(in_shared),
         {"part",
          "partition",
          {over_q, over_kv},

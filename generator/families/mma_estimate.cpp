@@ -41,7 +41,7 @@ Step step_cycles(const Problem& problem, const Config& c, const Target& t) {
     // Every warp reads its keys of K and V once per step, and its rows of Q unless they are in
     // registers.
     double bytes = warps * needs.keys_per_warp * d * 4;
-    if (c["qop"] == 0) bytes += warps * needs.rows_per_warp * d * 2;
+    if (c["qop"] == in_shared) bytes += warps * needs.rows_per_warp * d * 2;
     step.shared = bytes / shared_bytes_per_cycle;
     const SoftmaxCost& cost = softmax_costs[c["rescale"]];
     step.softmax = q * kv / exp2_per_cycle +

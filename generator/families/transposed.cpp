@@ -8,11 +8,6 @@
 namespace attune {
 namespace {
 
-// templates/common/softmax.h has the same numbers.
-enum Rescale { each_step = 0, when_moved = 1, stale = 3, deferred = 4 };
-// templates/common/tile.h as well.
-enum QOperand { in_shared = 0, in_registers = 1 };
-
 // Registers beside those of transposed_needs: addresses, row statistics, operands, loop state.
 constexpr int working_registers = 36;
 
@@ -50,12 +45,7 @@ std::vector<Axis> axes(bool mfma) {
          {},
          1,
          "K/V tiles in shared memory; one more is on its way in registers"},
-        {"qop",
-         "q_operand",
-         {in_shared, in_registers},
-         {"smem", "reg"},
-         in_registers,
-         "where Q waits: read from shared memory each step, or kept in registers"},
+        q_operand_axis(in_registers),
         {"rescale",
          "rescale",
          {each_step, when_moved, stale, deferred},

@@ -24,12 +24,12 @@ double step_cycles(const Problem& problem, const Config& c, const Target& t) {
         t.dense_f16_tflops * 1e6 / (t.multiprocessors * t.boost_clock_mhz);
     const double tensor = 2 * q * kv * (needs.columns + needs.value_columns) / flop_per_cycle;
     // A quarter-rate exp2 counts as four; scale, sum and packing; the maximum where one is taken.
-    const double per_score = 4 + (c["rescale"] >= 3 ? 3.5 : 5);
+    const double per_score = 4 + (c["rescale"] >= stale ? 3.5 : 5);
     const double stored = kv * (needs.columns + needs.value_columns);
     const double softmax = q * kv * per_score / lanes + stored / 2 / lanes;
     // Each wave reads all of K and V for its rows, and Q that waits in shared memory; a tile is
     // written once.
-    const double read = stored * c["w"] + (c["qop"] == 0 ? q * needs.columns : 0);
+    const double read = stored * c["w"] + (c["qop"] == in_shared ? q * needs.columns : 0);
     const double lds = 2 * (read + stored) / lds_bytes_per_cycle;
     if (t.wave_size == 32) return tensor + softmax + 0.3 * lds + step_cycles_fixed;
     const double busiest = std::max({tensor, softmax, lds});

@@ -8,9 +8,7 @@
 namespace attune {
 namespace {
 
-// Values of the axes whose text form is a word; templates/common/softmax.h and
-// templates/wgmma/worklist.h have the same numbers.
-enum Rescale { each_step = 0, when_moved = 1, stale = 3 };
+// Values of the axis whose text form is a word; templates/wgmma/worklist.h has the same numbers.
 enum Schedule { cta_per_tile = 0, persistent = 1 };
 
 // Registers of a consumer beside the accumulators. One more block of 16 keys and ptxas waits for

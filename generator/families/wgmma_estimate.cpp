@@ -24,7 +24,7 @@ double step_cycles(const Problem& problem, const Config& c, const Target& t) {
     const double flop_per_cycle =
         t.dense_f16_tflops * 1e6 / (t.multiprocessors * t.boost_clock_mhz);
     const double tensor = power_factor * 4 * q * kv * d / flop_per_cycle;
-    const double per_score = c["rescale"] == 3 ? 3.5 : 5;  // scale, sum, conversion; maximum
+    const double per_score = c["rescale"] == stale ? 3.5 : 5;  // scale, sum, conversion; maximum
     const double softmax = q * kv / exp2_per_cycle + per_score * q * kv / fp32_per_cycle;
     // What runs beside the busier one: the other warpgroups' MMAs, and P V of the tile before.
     double hidden = needs.consumers == 3 ? 0.9 : needs.consumers == 2 ? 0.85 : 0.4;

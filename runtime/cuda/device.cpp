@@ -140,12 +140,7 @@ public:
 }  // namespace
 
 Result<std::unique_ptr<Device>> open_cuda_device(int ordinal) {
-    auto driver = Driver::open();
-    if (!driver) return driver.error();
-    auto device = std::make_unique<CudaDevice>(*std::move(driver));
-    auto started = device->start(ordinal);
-    if (!started) return started.error();
-    return std::unique_ptr<Device>(std::move(device));
+    return open_driver_device<CudaDevice, Driver>(ordinal);
 }
 
 }  // namespace attune

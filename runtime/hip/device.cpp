@@ -110,12 +110,7 @@ private:
 }  // namespace
 
 Result<std::unique_ptr<Device>> open_hip_device(int ordinal) {
-    auto driver = Driver::open();
-    if (!driver) return driver.error();
-    auto device = std::make_unique<HipDevice>(*std::move(driver));
-    auto started = device->start(ordinal);
-    if (!started) return started.error();
-    return std::unique_ptr<Device>(std::move(device));
+    return open_driver_device<HipDevice, Driver>(ordinal);
 }
 
 }  // namespace attune

@@ -90,6 +90,9 @@ ATTUNE_DEVICE bool warp_all(bool vote) {
 ATTUNE_DEVICE SharedAddress shared_base() {
     return emu::shared_base;
 }
+ATTUNE_DEVICE SharedAddress anew(SharedAddress at) {
+    return at;
+}
 ATTUNE_DEVICE U128 load_shared_128(SharedAddress at) {
     U128 v;
     emu::operations->load_shared(&v, at, 16);
@@ -137,22 +140,6 @@ ATTUNE_DEVICE void store_global_128(void* ptr, U128 v) {
 ATTUNE_DEVICE unsigned load_global_32(const void* ptr) {
     return emu::load<unsigned>(ptr);
 }
-ATTUNE_DEVICE SharedAddress anew(SharedAddress at) {
-    return at;
-}
-struct GlobalWindow {
-    const unsigned char* base;
-};
-constexpr unsigned outside_window = 1u << 31;
-ATTUNE_DEVICE GlobalWindow global_window(const void* base) {
-    return {static_cast<const unsigned char*>(base)};
-}
-ATTUNE_DEVICE U128 load_window_128(const GlobalWindow& from, unsigned at, unsigned uniform) {
-    return at < outside_window ? load_global_128(from.base + at + uniform) : U128{};
-}
-ATTUNE_DEVICE unsigned load_window_32(const GlobalWindow& from, unsigned at, unsigned uniform) {
-    return at < outside_window ? load_global_32(from.base + at + uniform) : 0u;
-}
 ATTUNE_DEVICE unsigned load_global_volatile_32(const void* ptr) {
     return emu::load<unsigned>(ptr);
 }
@@ -173,6 +160,20 @@ ATTUNE_DEVICE void store_global_f32(float* ptr, float v) {
 }
 ATTUNE_DEVICE unsigned atomic_add_global(unsigned* ptr, unsigned v) {
     return emu::operations->atomic_add_global(ptr, v);
+}
+
+struct GlobalWindow {
+    const unsigned char* base;
+};
+constexpr unsigned outside_window = 1u << 31;
+ATTUNE_DEVICE GlobalWindow global_window(const void* base) {
+    return {static_cast<const unsigned char*>(base)};
+}
+ATTUNE_DEVICE U128 load_window_128(const GlobalWindow& from, unsigned at, unsigned uniform) {
+    return at < outside_window ? load_global_128(from.base + at + uniform) : U128{};
+}
+ATTUNE_DEVICE unsigned load_window_32(const GlobalWindow& from, unsigned at, unsigned uniform) {
+    return at < outside_window ? load_global_32(from.base + at + uniform) : 0u;
 }
 
 // ---- asynchronous copies ----------------------------------------------------------------------

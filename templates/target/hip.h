@@ -120,6 +120,10 @@ ATTUNE_DEVICE SharedAddress shared_base() {
     return reinterpret_cast<SharedAddress>(
         (hip::Shared<unsigned char>*)(unsigned char*)attune_shared);
 }
+ATTUNE_DEVICE SharedAddress anew(SharedAddress at) {
+    asm volatile("" : "+v"(at));
+    return at;
+}
 ATTUNE_DEVICE U128 load_shared_128(SharedAddress at) {
     const hip::Words v = hip::load_shared<hip::Words>(at);
     return {v.x, v.y, v.z, v.w};
@@ -166,11 +170,6 @@ ATTUNE_DEVICE void store_global_f32(float* ptr, float v) {
 }
 ATTUNE_DEVICE unsigned atomic_add_global(unsigned* ptr, unsigned v) {
     return __atomic_fetch_add(ptr, v, __ATOMIC_RELAXED);
-}
-
-ATTUNE_DEVICE SharedAddress anew(SharedAddress at) {
-    asm volatile("" : "+v"(at));
-    return at;
 }
 
 /// A buffer resource without a stride. Its last word: LLVM's MLIR, AMDGPUToROCDL, "fat raw buffer";

@@ -5,14 +5,20 @@
 
 namespace attune {
 
-/// Element i of a thread where `threads` threads walk a grid with `minor` places a row: the minor
-/// and the major coordinate, each a part of the thread's own plus a constant, of no common bit.
-template <int threads, int minor>
+/// Element i of a thread where `threads` threads walk `major` rows of `minor` places: the minor and
+/// the major coordinate, each a part of the thread's own plus a constant, of no common bit.
+template <int threads, int minor, int major>
 struct Walk {
-    static constexpr bool rows = threads % minor == 0;     // a thread stays in its column
-    static constexpr bool columns = minor % threads == 0;  // or in its row, for a while
+    static constexpr int total = minor * major;
+    static constexpr int count = (total + threads - 1) / threads;  // elements of a thread
+    static constexpr bool rows = threads % minor == 0;             // a thread stays in its column
+    static constexpr bool columns = minor % threads == 0;          // or in its row, for a while
     static constexpr int laps = columns ? minor / threads : 1;
 
+    /// Whether element i is one: the last lap may be a part of one.
+    ATTUNE_DEVICE static bool inside(int i) {
+        return total % threads == 0 || thread_index() + i * threads < total;
+    }
     ATTUNE_DEVICE static int own_minor(int i) {
         return columns ? thread_index() : (thread_index() + own_offset(i)) % minor;
     }
@@ -47,19 +53,17 @@ template <class V, int tile_rows>
 class RowPart {
     using L = Layout<V>;
     using Tile = typename L::KTile;
-    using Place = Walk<L::threads, Tile::chunks>;
-    static constexpr int total = tile_rows * Tile::chunks;
-    static constexpr int count = (total + L::threads - 1) / L::threads;
+    using Place = Walk<L::threads, Tile::chunks, tile_rows>;
 
 public:
     /// The rows of a window of which valid_rows exist; `whole`: all do.
     template <bool whole>
     ATTUNE_DEVICE void load(const GlobalWindow& from, unsigned row_bytes, int valid_rows) {
         ATTUNE_UNROLL
-        for (int i = 0; i < count; ++i) {
+        for (int i = 0; i < Place::count; ++i) {
             const int row = Place::own_major(i), chunk = Place::own_minor(i);
             const bool there =
-                in_tile(i) && (whole || row + Place::more_major(i) < valid_rows) &&
+                Place::inside(i) && (whole || row + Place::more_major(i) < valid_rows) &&
                 (L::columns == V::head_dim || 8 * (chunk + Place::more_minor(i)) < V::head_dim);
             data_[i] =
                 load_window_128(from, there ? row * row_bytes + 16 * chunk : outside_window,
@@ -68,23 +72,20 @@ public:
     }
     ATTUNE_DEVICE void store(SharedAddress tile) const {
         ATTUNE_UNROLL
-        for (int i = 0; i < count; ++i) {
+        for (int i = 0; i < Place::count; ++i) {
             const int row = Place::own_major(i), more = Place::more_major(i);
             const SharedAddress own =
                 more % Tile::swizzle_rows == 0
                     ? Tile::at(tile, row, Place::own_minor(i))
                     : Tile::at(tile, row + more, Place::own_minor(i)) - more * Tile::row_bytes;
-            if (in_tile(i))
+            if (Place::inside(i))
                 store_shared_128(Tile::advance(own, Place::more_minor(i)) + more * Tile::row_bytes,
                                  data_[i]);
         }
     }
 
 private:
-    ATTUNE_DEVICE static bool in_tile(int i) {
-        return total % L::threads == 0 || thread_index() + i * L::threads < total;
-    }
-    U128 data_[count];
+    U128 data_[Place::count];
 };
 
 template <class V>
@@ -97,18 +98,16 @@ class VPart {
     using L = Layout<V>;
     using Tile = typename L::VTile;
     static constexpr int pairs = L::value_columns / 2;
-    using Place = Walk<L::threads, pairs>;
-    static constexpr int total = pairs * Tile::chunks;
-    static constexpr int count = (total + L::threads - 1) / L::threads;
+    using Place = Walk<L::threads, pairs, Tile::chunks>;
 
 public:
     template <bool whole>
     ATTUNE_DEVICE void load(const GlobalWindow& from, unsigned row_bytes, int valid_rows) {
         ATTUNE_UNROLL
-        for (int i = 0; i < count; ++i) {
+        for (int i = 0; i < Place::count; ++i) {
             const int pair = Place::own_minor(i), own_key = L::key_of(Place::own_major(i));
             const bool column_there =
-                in_tile(i) &&
+                Place::inside(i) &&
                 (2 * pairs == V::head_dim || 2 * (pair + Place::more_minor(i)) < V::head_dim);
             const unsigned own = own_key * row_bytes + 4 * pair;
             ATTUNE_UNROLL
@@ -122,8 +121,8 @@ public:
     }
     ATTUNE_DEVICE void store(SharedAddress tile) const {
         ATTUNE_UNROLL
-        for (int i = 0; i < count; ++i) {
-            if (!in_tile(i)) continue;
+        for (int i = 0; i < Place::count; ++i) {
+            if (!Place::inside(i)) continue;
             const int pair = Place::own_minor(i);
             const int row = pair / L::A::rows * 2 * L::A::rows + pair % L::A::rows;
             const SharedAddress even =
@@ -139,10 +138,7 @@ public:
     }
 
 private:
-    ATTUNE_DEVICE static bool in_tile(int i) {
-        return total % L::threads == 0 || thread_index() + i * L::threads < total;
-    }
-    unsigned data_[count][8];
+    unsigned data_[Place::count][8];
 };
 
 }  // namespace attune

@@ -14,6 +14,13 @@ ATTUNE_DEVICE SharedAddress operand_address(SharedAddress tile) {
     return anew(Tile::at(tile, lane % L::A::rows, L::lane_chunk(lane)));
 }
 
+ATTUNE_DEVICE void put_words(unsigned* to, const U128& v) {
+    to[0] = v.x;
+    to[1] = v.y;
+    to[2] = v.z;
+    to[3] = v.w;
+}
+
 /// A lane's words of the operand in row block `block` and step `step` of a tile.
 template <class L, class Tile>
 ATTUNE_DEVICE void read_operand(unsigned (&x)[L::words], SharedAddress lane_address, int block,
@@ -23,10 +30,7 @@ ATTUNE_DEVICE void read_operand(unsigned (&x)[L::words], SharedAddress lane_addr
     for (int i = 0; i < L::A::chunks; ++i) {
         const U128 v = load_shared_128(Tile::advance(lane_address, step * L::depth_chunks + i) +
                                        block * L::A::rows * Tile::row_bytes);
-        x[4 * i] = v.x;
-        x[4 * i + 1] = v.y;
-        x[4 * i + 2] = v.z;
-        x[4 * i + 3] = v.w;
+        put_words(&x[4 * i], v);
     }
 }
 
@@ -83,11 +87,7 @@ private:
                                    (L::columns == V::head_dim || 8 * (chunk + more) < V::head_dim);
                 const U128 v = load_window_128(
                     from, there ? row * row_bytes + 16 * chunk : outside_window, 16 * more);
-                unsigned* to = &fragments[b][step][4 * part];
-                to[0] = v.x;
-                to[1] = v.y;
-                to[2] = v.z;
-                to[3] = v.w;
+                put_words(&fragments[b][step][4 * part], v);
             }
         }
     }
