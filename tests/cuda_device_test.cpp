@@ -65,25 +65,8 @@ TEST_F(FakeCuda, each_call_that_fails_is_an_error_and_leaks_nothing) {
 TEST_F(FakeCuda, a_launch_only_binds_launches_and_unbinds) {
     // Nothing else is legal inside a stream capture.
     auto device = open_cuda_device(0);
-    auto kernel = (*device)->load(any_binary(), "attune_kernel", 0);
-    ASSERT_TRUE(kernel);
-    FakeLaunch seen{};
-    fake->user = &seen;
-    fake->on_launch = [](void* user, const FakeLaunch& launch) {
-        *static_cast<FakeLaunch*>(user) = launch;
-    };
-    forget_calls();
-    const int params = 7;
-    EXPECT_TRUE((*device)->launch(*kernel, Launch{5, 64, 256, 0}, &params, sizeof params, 0x77));
-    EXPECT_STREQ(fake->log, "cuCtxPushCurrent_v2 cuLaunchKernel cuCtxPopCurrent_v2 ");
-    EXPECT_EQ(seen.ctas, 5u);
-    EXPECT_EQ(seen.threads, 64u);
-    EXPECT_EQ(seen.shared_bytes, 256u);
-    EXPECT_EQ(seen.stream, 0x77u);
-    EXPECT_EQ(seen.params, &params);
-    forget_calls();
-    EXPECT_TRUE((*device)->launch(*kernel, Launch{0, 64, 0, 0}, &params, sizeof params));
-    EXPECT_STREQ(fake->log, "");  // nothing to launch
+    ASSERT_TRUE(device);
+    expect_only_launches(*fake, **device, "cuCtxPushCurrent_v2 cuLaunchKernel cuCtxPopCurrent_v2 ");
 }
 
 TEST_F(FakeCuda, ordinals_out_of_range_are_not_found) {
@@ -97,17 +80,13 @@ TEST_F(FakeCuda, ordinals_out_of_range_are_not_found) {
 }
 
 TEST_F(FakeCuda, results_map_to_codes) {
-    const std::pair<int, Code> rows[] = {{2, Code::out_of_memory},  {100, Code::not_found},
-                                         {209, Code::unsupported},  {200, Code::corrupt},
-                                         {700, Code::device_error}, {12345, Code::device_error}};
-    for (const auto& [result, code] : rows) {
-        fake->calls = 0;
-        fake->fail_at = 1;
-        fake->fail_with = result;
-        auto device = open_cuda_device(0);
-        ASSERT_FALSE(device);
-        EXPECT_EQ(device.error().code, code) << result;
-    }
+    expect_codes(*fake, open_cuda_device,
+                 {{2, Code::out_of_memory},
+                  {100, Code::not_found},
+                  {209, Code::unsupported},
+                  {200, Code::corrupt},
+                  {700, Code::device_error},
+                  {12345, Code::device_error}});
 }
 
 TEST_F(FakeCuda, an_entry_that_is_not_there_unloads_the_module) {

@@ -79,4 +79,42 @@ inline int fail_each_call(FakeControl& fake,
     }
 }
 
+/// A launch makes `calls` alone, what it is given arrives, and where there is nothing to launch no
+/// call is made.
+inline void expect_only_launches(FakeControl& fake, Device& device, const char* calls) {
+    auto kernel = device.load(any_binary(), "attune_kernel", 0);
+    ASSERT_TRUE(kernel);
+    FakeLaunch seen{};
+    fake.user = &seen;
+    fake.on_launch = [](void* user, const FakeLaunch& launch) {
+        *static_cast<FakeLaunch*>(user) = launch;
+    };
+    forget_calls(fake);
+    const int params = 7;
+    EXPECT_TRUE(device.launch(*kernel, Launch{5, 64, 256, 0}, &params, sizeof params, 0x77));
+    EXPECT_STREQ(fake.log, calls);
+    EXPECT_EQ(fake.bound, 0);
+    EXPECT_EQ(seen.ctas, 5u);
+    EXPECT_EQ(seen.threads, 64u);
+    EXPECT_EQ(seen.shared_bytes, 256u);
+    EXPECT_EQ(seen.stream, 0x77u);
+    EXPECT_EQ(seen.params, &params);
+    forget_calls(fake);
+    EXPECT_TRUE(device.launch(*kernel, Launch{0, 64, 0, 0}, &params, sizeof params));
+    EXPECT_STREQ(fake.log, "") << "nothing to launch";
+}
+
+/// Where the first call that opening makes returns a row's result, the error has the row's code.
+inline void expect_codes(FakeControl& fake, Result<std::unique_ptr<Device>> (*open)(int ordinal),
+                         const std::vector<std::pair<int, Code>>& rows) {
+    for (const auto& [result, code] : rows) {
+        fake.calls = 0;
+        fake.fail_at = 1;
+        fake.fail_with = result;
+        auto device = open(0);
+        ASSERT_FALSE(device);
+        EXPECT_EQ(device.error().code, code) << result;
+    }
+}
+
 }  // namespace attune

@@ -13,6 +13,11 @@
 
 namespace attune {
 
+inline void forget_calls(FakeControl& fake) {
+    fake.calls = 0;
+    fake.log[0] = '\0';
+}
+
 class FakeDriver : public testing::Test {
 protected:
     /// `variable` names the library that Attune opens.
@@ -26,10 +31,7 @@ protected:
         *fake = FakeControl{};
     }
     void TearDown() override { unsetenv(variable_); }
-    void forget_calls() {
-        fake->calls = 0;
-        fake->log[0] = '\0';
-    }
+    void forget_calls() { attune::forget_calls(*fake); }
     FakeControl* fake = nullptr;
 
 private:

@@ -103,27 +103,8 @@ TEST_F(FakeHip, a_launch_only_launches_and_leaves_the_current_device_alone) {
                  {1, "hipGetDevice hipSetDevice hipModuleLaunchKernel hipSetDevice "}};
     for (const auto& [ordinal, calls] : cases) {
         auto device = open_hip_device(ordinal);
-        auto kernel = (*device)->load(any_binary(), "attune_kernel", 0);
-        ASSERT_TRUE(kernel);
-        FakeLaunch seen{};
-        fake->user = &seen;
-        fake->on_launch = [](void* user, const FakeLaunch& launch) {
-            *static_cast<FakeLaunch*>(user) = launch;
-        };
-        forget_calls();
-        const int params = 7;
-        EXPECT_TRUE(
-            (*device)->launch(*kernel, Launch{5, 64, 256, 0}, &params, sizeof params, 0x77));
-        EXPECT_STREQ(fake->log, calls);
-        EXPECT_EQ(fake->bound, 0);
-        EXPECT_EQ(seen.ctas, 5u);
-        EXPECT_EQ(seen.threads, 64u);
-        EXPECT_EQ(seen.shared_bytes, 256u);
-        EXPECT_EQ(seen.stream, 0x77u);
-        EXPECT_EQ(seen.params, &params);
-        forget_calls();
-        EXPECT_TRUE((*device)->launch(*kernel, Launch{0, 64, 0, 0}, &params, sizeof params));
-        EXPECT_STREQ(fake->log, "") << "nothing to launch";
+        ASSERT_TRUE(device);
+        expect_only_launches(*fake, **device, calls);
     }
 }
 
@@ -151,18 +132,16 @@ TEST_F(FakeHip, ordinals_out_of_range_are_not_found) {
 }
 
 TEST_F(FakeHip, results_map_to_codes) {
-    const std::pair<int, Code> rows[] = {
-        {2, Code::out_of_memory}, {100, Code::not_found},    {101, Code::not_found},
-        {200, Code::corrupt},     {209, Code::unsupported},  {700, Code::device_error},
-        {801, Code::unsupported}, {999, Code::device_error}, {12345, Code::device_error}};
-    for (const auto& [result, code] : rows) {
-        fake->calls = 0;
-        fake->fail_at = 1;
-        fake->fail_with = result;
-        auto device = open_hip_device(0);
-        ASSERT_FALSE(device);
-        EXPECT_EQ(device.error().code, code) << result;
-    }
+    expect_codes(*fake, open_hip_device,
+                 {{2, Code::out_of_memory},
+                  {100, Code::not_found},
+                  {101, Code::not_found},
+                  {200, Code::corrupt},
+                  {209, Code::unsupported},
+                  {700, Code::device_error},
+                  {801, Code::unsupported},
+                  {999, Code::device_error},
+                  {12345, Code::device_error}});
 }
 
 TEST_F(FakeHip, modules_left_loaded_go_with_the_device) {
