@@ -123,13 +123,14 @@ int sum(const Instructions& instructions) {
     return count(instructions, "");
 }
 
-/// The body stands there for edge tiles and for whole ones, more often where it is unrolled or the
-/// tile may have to be done again.
+/// The body stands there in each loop, more often where it is unrolled or the tile may have to be
+/// done again.
 void check_instructions(const Job& job, const Binary& binary, const Instructions& found) {
     const Body body = body_of(job.variant);
     const int products = count(found, body.instruction);
     EXPECT_EQ(products % body.products, 0) << products << " of " << body.products;
-    EXPECT_GE(products / body.products, 2) << products << " of " << body.products;
+    EXPECT_GE(products / body.products, job.variant.config["loops"])
+        << products << " of " << body.products;
     EXPECT_EQ(sum(those(found, {"v_mfma", "v_smfma", "v_wmma", "v_swmma"})), products)
         << "another matrix instruction than " << body.instruction;
     EXPECT_THAT(those(found, {"v_dot", "v_mad_mix", "v_pk_fma_f16", "v_fma_f16", "v_mad_f32",
@@ -142,7 +143,8 @@ void check_instructions(const Job& job, const Binary& binary, const Instructions
     EXPECT_GE(sum(reads), body.operand_reads * (products / body.products));
     EXPECT_EQ(those(found, {"ds_read", "ds_load"}), reads) << "narrower reads";
     if (binary.resources.stack_bytes == 0) {
-        EXPECT_THAT(those(found, {"scratch_", "buffer_load", "buffer_store"}), IsEmpty());
+        // What was loaded from there would have been stored; buffer_load brings Q, K and V.
+        EXPECT_THAT(those(found, {"scratch_", "buffer_store"}), IsEmpty());
     }
 }
 

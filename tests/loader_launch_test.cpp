@@ -67,6 +67,26 @@ TEST_F(LoaderTest, LaunchHandsOverEverything) {
     EXPECT_FLOAT_EQ(log->last.params.scale_log2, 0.125f * std::log2(std::exp(1.0f)));
 }
 
+TEST_F(LoaderTest, AmdRowsMayLieSoFarApart) {
+    target = *find_target("mi300x");
+    add(q64, "a kernel", [&](Record& record) {
+        record.device.vendor = "amd";
+        record.config =
+            find_family("mfma")->default_config(record.problem.signature, target).text();
+    });
+    open();
+    attune_kernel* kernel = find(q64).kernel;
+    for (attune_tensor_strides attune_tensors::*which :
+         {&attune_tensors::q_strides, &attune_tensors::k_strides, &attune_tensors::v_strides}) {
+        attune_tensors t = tensors(q64);
+        (t.*which).row = 1 << 21;
+        EXPECT_EQ(launch(kernel, q64, t), ATTUNE_OK) << attune_last_error(context);
+        (t.*which).row += 8;
+        EXPECT_EQ(launch(kernel, q64, t), ATTUNE_UNSUPPORTED);
+        EXPECT_THAT(attune_last_error(context), HasSubstr("2097160"));
+    }
+}
+
 TEST_F(LoaderTest, LaunchRefusesWhatTheKernelCannotDo) {
     add(q64);
     open();
