@@ -12,5 +12,4 @@ int main(int argc, char** argv) {
     const int socket = take_worker_socket();
     const bool compiles = std::string(argv[1]) == "compile";
     serve(socket, compiles ? compile_handler(open("")) : measure_handler(argv[2], open));
-    return 0;
 }

@@ -63,5 +63,4 @@ int main(int argc, char** argv) {
         }
         return real(request, stage);
     });
-    return 0;
 }

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <iostream>
 #include <string_view>
 #include <thread>
 
@@ -137,6 +138,20 @@ TEST(Worker, ABusyWorkerDiesWithItsTuner) {
     EXPECT_EQ(read(alive[0], &byte, 1), 0) << "ends when the last holder of the pipe has died";
     EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
     close(alive[0]);
+}
+
+TEST(Worker, EndsAtOnceWhenItsTunerCloses) {
+    struct Held {
+        ~Held() { std::cerr << "given back"; }
+    };
+    int ends[2];
+    ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+    close(ends[0]);
+    EXPECT_EXIT(
+        serve(ends[1], [held = std::make_shared<Held>()](
+                           const Message&, const Stage&) { return Result<Message>(Message{}); }),
+        testing::ExitedWithCode(0), "^$");
+    close(ends[1]);
 }
 
 TEST(Message, NonsenseOnTheWireIsRefused) {

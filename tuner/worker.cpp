@@ -121,17 +121,17 @@ void serve(int socket, const Handler& handler) {
     std::thread([socket] {
         pollfd closed{socket, 0, 0};
         while (poll(&closed, 1, -1) < 0) continue;
-        _exit(1);
+        _exit(0);
     }).detach();
     for (;;) {
         auto request = receive_message(socket, -1);
-        if (!request) return;
+        if (!request) _exit(0);
         const Stage stage = [socket](const std::string& name) {
             (void)send_message(socket, {{{"stage", name}}, {}});
         };
         auto answer = handler(*request, stage);
         const Message reply = answer ? std::move(*answer) : Message{error_head(answer.error()), {}};
-        if (!send_message(socket, reply)) return;
+        if (!send_message(socket, reply)) _exit(0);
     }
 }
 

@@ -39,11 +39,12 @@ private:
     int log_ = -1;
 };
 
-/// The other side: answers requests on `socket` until it closes. `stage` tells the tuner what is
-/// being done. Starts a thread that ends the process when the tuner dies while it is busy.
+/// The other side: answers requests on `socket` until it closes, then ends the process at once,
+/// busy or not. Nothing is given back on the way: the system takes what a process held, and what a
+/// worker did does not depend on who was quicker. `stage` tells the tuner what is being done.
 using Stage = std::function<void(const std::string&)>;
 using Handler = std::function<Result<Message>(const Message& request, const Stage& stage)>;
-void serve(int socket, const Handler& handler);
+[[noreturn]] void serve(int socket, const Handler& handler);
 
 /// Moves the socket off standard input and sends what libraries print to the error file instead.
 int take_worker_socket();

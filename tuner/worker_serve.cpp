@@ -220,7 +220,6 @@ int run_worker(std::span<const std::string> arguments) {
     const int socket = take_worker_socket();
     const bool compiles = arguments[0] == "compile";
     serve(socket, compiles ? compile_handler(arguments[1]) : measure_handler(arguments[1]));
-    return 0;
 }
 
 }  // namespace attune
