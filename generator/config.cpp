@@ -65,7 +65,7 @@ Result<Config> Config::parse(std::string_view text) {
     if (family == nullptr || slash == std::string_view::npos)
         return Error{Code::invalid_argument, formatted("'{}' is not a config", text),
                      "write it like mma/q128.kv64.w4.s2"};
-    Config config{family->name, {}};
+    Config config{std::string(family->name), {}};
     for (const Axis& axis : family->axes) config.values.push_back(axis.default_value);
     std::vector<bool> given(family->axes.size(), false);
     std::string_view rest = text.substr(slash + 1);

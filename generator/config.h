@@ -12,7 +12,7 @@ namespace attune {
 /// One tunable of a family. `key` is its spelling in a config's text form: "q" in "q128".
 /// Axes whose values are words (grid, rescale, ...) list them in `words`, in the order of `values`.
 struct Axis {
-    const char* key;
+    std::string_view key;
     const char* name;                // the field's name in generated source: "tile_q"
     std::vector<int> values;         // ascending
     std::vector<const char*> words;  // empty for numbers

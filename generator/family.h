@@ -51,7 +51,7 @@ struct AblationStep {
 };
 
 struct Family {
-    const char* name;          // "mma"
+    std::string_view name;     // "mma"
     const char* description;   // one sentence
     const char* entry_header;  // template the generated source includes: "templates/mma/kernel.h"
     std::vector<Axis> axes;

@@ -20,13 +20,13 @@ public:
           target_(target),
           visit_(visit),
           checks_(family.axes.size()),
-          config_{family.name, {}} {
+          config_{std::string(family.name), {}} {
         for (const Axis& axis : family.axes) config_.values.push_back(axis.values.front());
         for (const Constraint& constraint : family.constraints) {
             std::size_t last = 0;
             for (std::size_t i = 0; i < family.axes.size(); ++i)
                 for (const char* key : constraint.axes)
-                    if (std::string_view(key) == family.axes[i].key) last = i;
+                    if (key == family.axes[i].key) last = i;
             checks_[last].push_back(&constraint);
         }
     }
@@ -149,19 +149,24 @@ std::vector<Config> pairwise_cover(const Family& family, const Signature& signat
 
 std::vector<Config> best_by_estimate(const Family& family, const Problem& problem,
                                      const Target& target, std::size_t count) {
-    std::vector<std::pair<double, Config>> ranked;
+    using Ranked = std::pair<double, Config>;
+    const auto better = [](const Ranked& a, const Ranked& b) {
+        return a.first != b.first ? a.first < b.first : a.second.values < b.second.values;
+    };
+    std::vector<Ranked> kept;  // a heap, the worst of them on top
     for_each_legal(family, problem.signature, target, [&](const Config& config) {
-        ranked.emplace_back(family.estimate_us(problem, config, target), config);
+        const double us = family.estimate_us(problem, config, target);
+        if (!kept.empty() && kept.size() == count && us > kept.front().first) return true;
+        kept.emplace_back(us, config);
+        std::push_heap(kept.begin(), kept.end(), better);
+        if (kept.size() <= count) return true;
+        std::pop_heap(kept.begin(), kept.end(), better);
+        kept.pop_back();
         return true;
     });
-    const std::size_t kept = std::min(count, ranked.size());
-    std::partial_sort(ranked.begin(), ranked.begin() + std::ptrdiff_t(kept), ranked.end(),
-                      [](const auto& a, const auto& b) {
-                          return a.first != b.first ? a.first < b.first
-                                                    : a.second.values < b.second.values;
-                      });
+    std::sort_heap(kept.begin(), kept.end(), better);
     std::vector<Config> best;
-    for (std::size_t i = 0; i < kept; ++i) best.push_back(ranked[i].second);
+    for (Ranked& one : kept) best.push_back(std::move(one.second));
     return best;
 }
 

@@ -16,7 +16,7 @@ using ::testing::HasSubstr;
 constexpr const char* signatures[] = {"bf16.d128.causal", "bf16.d64.full", "f16.d96.causal",
                                       "bf16.d256.causal.lse", "f16.d40.full"};
 
-bool names(const AblationStep& step, const std::string& axis) {
+bool names(const AblationStep& step, std::string_view axis) {
     return std::any_of(step.settings.begin(), step.settings.end(),
                        [&](const AblationStep::Setting& setting) { return axis == setting.axis; });
 }

@@ -31,7 +31,7 @@ TEST(Config, OrderIsFreeAndMissingAxesTakeTheirDefault) {
     const auto config = Config::parse("mma/w8.kv32.part=kv");
     ASSERT_TRUE(config);
     for (const Axis& axis : mma().axes) {
-        const std::string key = axis.key;
+        const std::string_view key = axis.key;
         const int expected = key == "w"      ? 8
                              : key == "kv"   ? 32
                              : key == "part" ? 1
@@ -85,7 +85,7 @@ TEST(Config, RefusalNamesTheAxisThatIsMeant) {
 
 TEST(Family, AxesAreWellFormed) {
     for (const Family& family : families()) {
-        std::set<std::string> keys, names;
+        std::set<std::string_view> keys, names;
         for (const Axis& axis : family.axes) {
             EXPECT_TRUE(keys.insert(axis.key).second) << axis.key;
             EXPECT_TRUE(names.insert(axis.name).second) << axis.name;

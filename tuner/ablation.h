@@ -46,7 +46,7 @@ Result<AblationReport> run_ablation(const AblationRequest& request,
                                     const std::function<void(const TuneProgress&)>& progress);
 
 /// What holds at a step: the values that axes may have, by key.
-using Settings = std::map<std::string, std::vector<int>>;
+using Settings = std::map<std::string, std::vector<int>, std::less<>>;
 
 /// `settings` with a step's own in place of what they say of the same axes.
 Settings settings_after(Settings settings, const AblationStep& step);
