@@ -1,9 +1,7 @@
 #include "generator/space.h"
 
 #include <algorithm>
-#include <map>
 #include <random>
-#include <set>
 
 #include "generator/formatted.h"
 
@@ -52,19 +50,70 @@ private:
     Config config_;
 };
 
-using Pair = std::array<int, 4>;  // axis, value, later axis, value
+/// Which pairs of values of two axes are still missing. Each value of each axis has a number, by
+/// axis first; a pair is a place in the square of them, the earlier axis first.
+class MissingPairs {
+public:
+    explicit MissingPairs(const Family& family) : family_(family) {
+        for (const Axis& axis : family.axes) {
+            first_.push_back(values_);
+            values_ += axis.values.size();
+        }
+        missing_.resize(values_ * values_);
+    }
 
-void for_each_pair(const Config& config, const std::function<void(const Pair&)>& visit) {
-    const int n = static_cast<int>(config.values.size());
-    for (int i = 0; i < n; ++i)
-        for (int j = i + 1; j < n; ++j)
-            visit({i, config.values[std::size_t(i)], j, config.values[std::size_t(j)]});
-}
+    using Numbers = std::vector<std::size_t>;  // a config's values
+    Numbers numbers(const Config& config) const {
+        Numbers numbers;
+        for (std::size_t i = 0; i < first_.size(); ++i) {
+            const std::vector<int>& values = family_.axes[i].values;
+            const auto at = std::find(values.begin(), values.end(), config.values[i]);
+            numbers.push_back(first_[i] + std::size_t(at - values.begin()));
+        }
+        return numbers;
+    }
 
-bool has_pair(const Config& config, const Pair& pair) {
-    return config.values[std::size_t(pair[0])] == pair[1] &&
-           config.values[std::size_t(pair[2])] == pair[3];
-}
+    Config config(const Numbers& numbers) const {
+        Config config{std::string(family_.name), {}};
+        for (std::size_t i = 0; i < first_.size(); ++i)
+            config.values.push_back(family_.axes[i].values[numbers[i] - first_[i]]);
+        return config;
+    }
+
+    void set(const Numbers& numbers, bool missing) {
+        for_each(numbers, [&](std::size_t pair) { missing_[pair] = missing; });
+    }
+    int count(const Numbers& numbers) const {
+        int found = 0;
+        for_each(numbers, [&](std::size_t pair) { found += missing_[pair]; });
+        return found;
+    }
+    /// The first missing pair from `from` on; none: `size`.
+    std::size_t next(std::size_t from) const {
+        return std::size_t(std::find(missing_.begin() + std::ptrdiff_t(from), missing_.end(), 1) -
+                           missing_.begin());
+    }
+    std::size_t size() const { return missing_.size(); }
+    bool holds(const Numbers& numbers, std::size_t pair) const {
+        const auto has = [&](std::size_t number) {
+            return std::binary_search(numbers.begin(), numbers.end(), number);
+        };
+        return has(pair / values_) && has(pair % values_);
+    }
+
+private:
+    template <class Visit>
+    void for_each(const Numbers& numbers, Visit visit) const {
+        for (std::size_t i = 0; i < numbers.size(); ++i)
+            for (std::size_t j = i + 1; j < numbers.size(); ++j)
+                visit(numbers[i] * values_ + numbers[j]);
+    }
+
+    const Family& family_;
+    std::vector<std::size_t> first_;  // the number of each axis's first value
+    std::size_t values_ = 0;
+    std::vector<char> missing_;
+};
 
 }  // namespace
 
@@ -118,31 +167,30 @@ std::vector<Config> neighbours(const Config& config, const Signature& signature,
 
 std::vector<Config> pairwise_cover(const Family& family, const Signature& signature,
                                    const Target& target, unsigned seed) {
-    std::vector<Config> legal;
-    std::set<Pair> uncovered;
+    MissingPairs missing(family);
+    std::vector<MissingPairs::Numbers> legal;
     for_each_legal(family, signature, target, [&](const Config& config) {
-        legal.push_back(config);
-        for_each_pair(config, [&](const Pair& pair) { uncovered.insert(pair); });
+        legal.push_back(missing.numbers(config));
+        missing.set(legal.back(), true);
         return true;
     });
     std::mt19937 random(seed);
     std::shuffle(legal.begin(), legal.end(), random);
     std::vector<Config> cover;
-    while (!uncovered.empty()) {
+    for (std::size_t wanted = missing.next(0); wanted < missing.size();
+         wanted = missing.next(wanted)) {
         // Of the first configs with a pair that is still missing, the one with the most missing
         // pairs.
-        const Pair wanted = *uncovered.begin();
-        const Config* best = nullptr;
+        const MissingPairs::Numbers* best = nullptr;
         int best_gain = 0, seen = 0;
-        for (const Config& config : legal) {
-            if (!has_pair(config, wanted)) continue;
-            int gain = 0;
-            for_each_pair(config, [&](const Pair& pair) { gain += int(uncovered.count(pair)); });
+        for (const MissingPairs::Numbers& config : legal) {
+            if (!missing.holds(config, wanted)) continue;
+            const int gain = missing.count(config);
             if (gain > best_gain) best = &config, best_gain = gain;
             if (++seen == 64) break;
         }
-        for_each_pair(*best, [&](const Pair& pair) { uncovered.erase(pair); });
-        cover.push_back(*best);
+        missing.set(*best, false);
+        cover.push_back(missing.config(*best));
     }
     return cover;
 }

@@ -130,10 +130,10 @@ TEST(Space, TablePointsOfTheHandMadeKernels) {
 
 TEST(Space, FirstGenerationFormsStaySelectable) {
     const Signature s = signature("bf16.d128.full");
-    const auto pairs = pairs_of(legal_configs(s, gpu("a100-sxm4-80gb")));
     std::set<std::pair<int, int>> values;
-    for (const Pair& pair : pairs)
-        values.insert({pair[0], pair[1]}), values.insert({pair[2], pair[3]});
+    for (const Config& config : legal_configs(s, gpu("a100-sxm4-80gb")))
+        for (std::size_t i = 0; i < config.values.size(); ++i)
+            values.insert({int(i), config.values[i]});
     for (const char* key : {"part", "grid", "rescale", "qop", "ring", "dir", "u", "c", "s"}) {
         const int at = int(mma().axis(key) - mma().axes.data());
         for (int value : mma().axis(key)->values)

@@ -70,7 +70,7 @@ provide_nvrtc() {
     local folder=$1/nvrtc attune=$1/tools/attune
     local lib=$folder/nvidia/cu13/lib
     if [ -e "$lib/libnvrtc.so.13" ]; then export ATTUNE_NVRTC=$lib; fi
-    if has_nvrtc "$attune"; then return 0; fi
+    if doctor_finds "$attune" libnvrtc; then return 0; fi
     say "no NVRTC here: fetching the nvidia-cuda-nvrtc wheel from PyPI into $folder"
     install_missing python3-pip "fetches the wheel"
     mkdir -p "$folder"
@@ -84,10 +84,25 @@ provide_nvrtc() {
     rm -f "$folder"/*.whl
 }
 
-has_nvrtc() {
+# hiprtc compiles kernels for AMD GPUs, none of which is here. Where the tool just built finds none,
+# Debian's packages are unpacked into <build folder>/rocm. Soft: Debian's mirrors need not have them.
+provide_hiprtc() {
+    local folder=$1/rocm attune=$1/tools/attune
+    if [ -e "$folder/versions" ]; then export ATTUNE_HIPRTC=$folder; fi
+    if doctor_finds "$attune" hiprtc; then return 0; fi
+    say "no hiprtc here: unpacking Debian's packages into $folder"
+    if bash "$root/tools/rocm-prefix.sh" "$folder"; then
+        export ATTUNE_HIPRTC=$folder
+    else
+        echo "hiprtc could not be had: kernels for AMD GPUs are not compiled here, their tests skip" >&2
+    fi
+}
+
+# doctor_finds <attune> <name of a check>
+doctor_finds() {
     { "$1" doctor --json || true; } | python3 -c '
 import json, sys
-sys.exit(not any(c["name"] == "libnvrtc" and c["ok"] for c in json.load(sys.stdin)["checks"]))'
+sys.exit(not any(c["name"] == sys.argv[1] and c["ok"] for c in json.load(sys.stdin)["checks"]))' "$2"
 }
 
 # build <preset> [target...]

@@ -9,6 +9,7 @@ install_build_packages
 install_test_packages
 build "$preset"
 provide_nvrtc "$root/build-$preset"
+provide_hiprtc "$root/build-$preset"
 
 say "tests"
 ctest --preset "$preset" -j2 "$@"
