@@ -1,7 +1,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
+#include <map>
+#include <random>
 #include <set>
 
 #include "generator/families/mma.h"
@@ -67,6 +70,37 @@ std::size_t count_legal_by_brute_force(const Signature& s, const Target& t) {
         for (axis = 0; axis < at.size() && ++at[axis] == values[axis].size();) at[axis++] = 0;
     }
     return legal * free;
+}
+
+/// A constraint that looks at an axis it does not name is checked before that axis is set.
+TEST(Space, ConstraintsNameEveryAxisTheyLookAt) {
+    std::mt19937 random(1);
+    const auto one_of = [&](const auto& all) { return all[random() % all.size()]; };
+    const auto& targets = known_targets();
+    const std::vector<const char*> signatures{"f16.d64.causal", "f16.d128.full", "bf16.d256.causal",
+                                              "f16.d40.full"};
+    std::map<std::string_view, int> looked;
+    for (int trial = 0; trial < 2000; ++trial) {
+        const Signature s = signature(one_of(signatures));
+        const Target t = one_of(targets);
+        const auto able = applicable_families(s, t);
+        if (!able) continue;
+        const Family& family = *one_of(*able);
+        ++looked[family.name];
+        Config config{std::string(family.name), {}};
+        for (const Axis& axis : family.axes) config.values.push_back(one_of(axis.values));
+        for (const Constraint& constraint : family.constraints) {
+            const bool holds = constraint.holds(s, config, t);
+            const auto& named = constraint.axes;
+            for (const Axis& axis : family.axes)
+                for (int value : axis.values)
+                    if (std::find(named.begin(), named.end(), axis.key) == named.end() &&
+                        constraint.holds(s, config.with(axis.key, value), t) != holds)
+                        ADD_FAILURE() << constraint.name << " looks at " << axis.name << ": "
+                                      << config.text() << " on " << t.id;
+        }
+    }
+    EXPECT_EQ(looked.size(), families().size());
 }
 
 TEST(Space, HeadDim128OnAmpereIsLarge) {

@@ -87,6 +87,12 @@ std::vector<Axis> axes(bool mfma) {
                    {},
                    1,
                    "neighbouring work on the same of so many dies, each with an L2 of its own"});
+    all.push_back({"k",
+                   "k_straight",
+                   {0, 1},
+                   {"reg", "lds"},
+                   0,
+                   "K goes to shared memory through registers, or straight there"});
     return all;
 }
 
@@ -122,13 +128,25 @@ bool sections_mean_something(const Signature& s, const Config& c, const Target&)
     return c["sec"] == 0 || s.mask == Mask::causal;
 }
 
+/// Bytes of a lane that go straight to shared memory in one instruction; 0: none do.
+int direct_bytes(const Config& c, const Target& t) {
+    if (c.family != "mfma" || c["k"] == 0) return 0;
+    return t.arch == "gfx950" ? 16 : 4;
+}
+
 bool dies_exist(const Signature&, const Config& c, const Target& t) {
     return c["die"] == 1 || t.arch == "gfx942" || t.arch == "gfx950";
 }
 
+bool k_goes_straight(const Signature& s, const Config& c, const Target& t) {
+    const int wave_bytes = t.wave_size * direct_bytes(c, t);
+    return c["k"] == 0 || (c["s"] == 2 && transposed_needs(s, c, t).columns == s.head_dim &&
+                           2 * c["kv"] * s.head_dim % wave_bytes == 0);
+}
+
 std::vector<Constraint> constraints(bool mfma) {
-    std::vector<const char*> sizes{"q", "kv", "w"};
-    if (mfma) sizes.push_back("mma");
+    std::vector<const char*> sizes{"q", "kv", "w"}, registers{"qop", "c", "mix"};
+    if (mfma) sizes.push_back("mma"), registers.push_back("k");
     const auto with = [&](std::vector<const char*> more) {
         more.insert(more.begin(), sizes.begin(), sizes.end());
         return more;
@@ -136,8 +154,8 @@ std::vector<Constraint> constraints(bool mfma) {
     std::vector<Constraint> all = {
         {"tile split", "each wave gets 1 to 4 blocks of query columns, a tile whole blocks of keys",
          sizes, tiles_split_evenly},
-        {"registers", "S, O, Q, P and a tile on its way fit a lane's registers",
-         with({"qop", "c", "mix"}), registers_fit},
+        {"registers", "S, O, Q, P and a tile on its way fit a lane's registers", with(registers),
+         registers_fit},
         {"shared memory", "K/V tiles, and Q if it waits there, fit a CTA's shared memory",
          with({"s", "qop"}), shared_fits_cta},
         {"occupancy", "min_ctas CTAs fit a CU", with({"s", "qop", "c"}), ctas_fit},
@@ -148,7 +166,12 @@ std::vector<Constraint> constraints(bool mfma) {
          reference_is_set_early},
         {"order", "sections of heads need a causal mask", {"sec"}, sections_mean_something},
     };
-    if (mfma) all.push_back({"dies", "gfx942 and gfx950 have eight", {"die"}, dies_exist});
+    if (!mfma) return all;
+    all.push_back({"dies", "gfx942 and gfx950 have eight", {"die"}, dies_exist});
+    all.push_back({"straight K",
+                   "needs a second stage, a head_dim without padding and whole waves of copies",
+                   {"kv", "mma", "s", "k"},
+                   k_goes_straight});
     return all;
 }
 
@@ -211,6 +234,7 @@ Fields fields(const Signature& s, const Config& c, const Target& t, bool mfma) {
     append_axes(out, axes(mfma), c);
     out.emplace_back("atom", formatted("{}", static_cast<int>(atom_of(c, t))));
     out.emplace_back("wave_size", formatted("{}", t.wave_size));
+    out.emplace_back("direct_bytes", formatted("{}", direct_bytes(c, t)));
     if (!mfma) out.emplace_back("dies", "1");
     return out;
 }
@@ -238,7 +262,8 @@ TransposedNeeds transposed_needs(const Signature& signature, const Config& confi
     const int held = config["qop"] == in_registers ? needs.columns : 0;  // of a row of Q
     const int words =
         rows * (2 * kv + 2 * needs.value_columns + copies * (held + steps * needs.depth)) / 2;
-    const int loading = up(kv * (needs.columns + needs.value_columns), 16 * needs.threads) / 2;
+    const int loaded = needs.value_columns + (direct_bytes(config, target) ? 0 : needs.columns);
+    const int loading = up(kv * loaded, 16 * needs.threads) / 2;
     needs.accumulators = words / target.wave_size + loading / needs.threads;
     needs.shared_bytes = config["s"] * 2 * kv * (needs.columns + needs.value_columns) +
                          (config["qop"] == in_shared ? 2 * config["q"] * needs.columns : 0);

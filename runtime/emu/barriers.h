@@ -12,7 +12,8 @@ namespace attune::emu {
 /// A cp.async that has been issued and has not landed.
 struct Copy {
     SharedAddress to;
-    const void* from;  // null: zeros
+    const void* from;
+    int bytes;
     int group;
 };
 

@@ -81,6 +81,8 @@ public:
     void check_global(const void* global, int bytes, const char* what);
 
     void cp_async_16(SharedAddress to, const void* global, bool valid, const void* site);
+    /// `global` null: what lands is unspecified.
+    void copy_to_shared(SharedAddress to, const void* global, int bytes, const void* site);
     void cp_async_commit() { ++threads_[self_].open_group; }
     void cp_async_wait(int pending_groups);
     void mbarrier_init(SharedAddress at, int count);
@@ -174,6 +176,7 @@ private:
     void note_read(int thread, SharedAddress at, int bytes);
     void note_write(SharedAddress at, int bytes, Epoch epoch);
     [[noreturn]] void fail_race(const Conflict& conflict, int thread, Access now);
+    void start_copy(Copy copy, const char* what, const void* site);
     void land(const Copy& copy, Epoch epoch);
     void check_global_range(std::uint64_t at, int bytes, const char* what);
 

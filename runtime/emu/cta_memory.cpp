@@ -1,5 +1,6 @@
 // Memory as the threads of a CTA see it: bounds, alignment, races, copies that land late.
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "generator/formatted.h"
@@ -93,23 +94,36 @@ void CtaRunner::store_shared(SharedAddress at, const void* from, int bytes, cons
 
 // ---- asynchronous copies ----------------------------------------------------------------------
 
-/// Until it lands the destination holds NaN, and whoever touches it races with the copy.
 void CtaRunner::cp_async_16(SharedAddress to, const void* global, bool valid, const void* site) {
-    check_shared(self_, to, 16, "cp_async_16");
+    static constexpr std::array<std::byte, 16> zeros{};
     if (valid) check_global(global, 16, "cp_async_16");
-    note_write(to, 16, {static_cast<std::uint32_t>(self_), in_flight});
-    my_warp().log.note(lane_of(self_), site, to, 16);
-    counts_.shared_bytes += 16;
-    std::memset(shared_.bytes(to), 0xff, 16);
-    threads_[self_].copies.push_back({to, valid ? global : nullptr, threads_[self_].open_group});
+    start_copy({to, valid ? global : &zeros, 16, 0}, "cp_async_16", site);
+}
+
+void CtaRunner::copy_to_shared(SharedAddress to, const void* global, int bytes, const void* site) {
+    static const auto unspecified = [] {
+        std::array<std::byte, 16> nan;
+        nan.fill(std::byte{0xff});
+        return nan;
+    }();
+    if (global) check_global(global, bytes, "copy_window_to_shared");
+    start_copy({to, global ? global : &unspecified, bytes, 0}, "copy_window_to_shared", site);
+}
+
+/// Until it lands the destination holds NaN, and whoever touches it races with the copy.
+void CtaRunner::start_copy(Copy copy, const char* what, const void* site) {
+    check_shared(self_, copy.to, copy.bytes, what);
+    note_write(copy.to, copy.bytes, {static_cast<std::uint32_t>(self_), in_flight});
+    my_warp().log.note(lane_of(self_), site, copy.to, copy.bytes);
+    counts_.shared_bytes += copy.bytes;
+    std::memset(shared_.bytes(copy.to), 0xff, copy.bytes);
+    copy.group = threads_[self_].open_group;
+    threads_[self_].copies.push_back(copy);
 }
 
 void CtaRunner::land(const Copy& copy, Epoch epoch) {
-    if (copy.from)
-        std::memcpy(shared_.bytes(copy.to), copy.from, 16);
-    else
-        std::memset(shared_.bytes(copy.to), 0, 16);
-    shared_.land(copy.to, 16, epoch);
+    std::memcpy(shared_.bytes(copy.to), copy.from, copy.bytes);
+    shared_.land(copy.to, copy.bytes, epoch);
 }
 
 void CtaRunner::cp_async_wait(int pending_groups) {

@@ -53,6 +53,9 @@ void store_shared(SharedAddress at, const void* from, int bytes) {
 void cp_async_16(SharedAddress to, const void* global, bool valid) {
     cta().cp_async_16(to, global, valid, __builtin_return_address(0));
 }
+void copy_to_shared(SharedAddress to, const void* global, int bytes) {
+    cta().copy_to_shared(to, global, bytes, __builtin_return_address(0));
+}
 template <Collective which>
 void ldmatrix(unsigned* to, SharedAddress at) {
     cta().collective(which, {to, nullptr, at});
@@ -156,6 +159,7 @@ constexpr Operations table{
     .store_global = store_global,
     .atomic_add_global = atomic_add_global,
     .cp_async_16 = cp_async_16,
+    .copy_to_shared = copy_to_shared,
     .cp_async_commit = cp_async_commit,
     .cp_async_wait = cp_async_wait,
     .mbarrier_init = mbarrier_init,

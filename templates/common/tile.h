@@ -24,8 +24,11 @@ struct SharedTile {
 
     ATTUNE_DEVICE static constexpr int bytes(int rows) { return rows * row_bytes; }
 
+    /// What chunks of this row are XORed with.
+    ATTUNE_DEVICE static int swizzle(int row) { return (row >> shift) & (period - 1); }
+
     ATTUNE_DEVICE static SharedAddress at(SharedAddress tile, int row, int chunk) {
-        return tile + row * row_bytes + ((chunk ^ ((row >> shift) & (period - 1))) << 4);
+        return tile + row * row_bytes + ((chunk ^ swizzle(row)) << 4);
     }
 
     /// From the address of (row, chunk c < period) to that of (row, c + more), where c and more

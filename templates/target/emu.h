@@ -175,6 +175,17 @@ ATTUNE_DEVICE U128 load_window_128(const GlobalWindow& from, unsigned at, unsign
 ATTUNE_DEVICE unsigned load_window_32(const GlobalWindow& from, unsigned at, unsigned uniform) {
     return at < outside_window ? load_global_32(from.base + at + uniform) : 0u;
 }
+template <int bytes>
+ATTUNE_DEVICE void copy_window_to_shared(SharedAddress to, const GlobalWindow& from, unsigned at,
+                                         unsigned uniform) {
+    emu::operations->copy_to_shared(shuffle(to, 0) + bytes * lane_index(),
+                                    at < outside_window ? from.base + at + uniform : nullptr,
+                                    bytes);
+}
+ATTUNE_DEVICE void wait_window_copies() {
+    emu::operations->cp_async_commit();
+    emu::operations->cp_async_wait(0);
+}
 
 // ---- asynchronous copies ----------------------------------------------------------------------
 

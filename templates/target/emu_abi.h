@@ -66,6 +66,7 @@ struct Operations {
     unsigned (*atomic_add_global)(unsigned* global, unsigned value);
 
     void (*cp_async_16)(SharedAddress to, const void* global, bool valid);
+    void (*copy_to_shared)(SharedAddress to, const void* global, int bytes);  // likewise; null: NaN
     void (*cp_async_commit)();
     void (*cp_async_wait)(int pending_groups);
     void (*mbarrier_init)(SharedAddress at, int count);
@@ -96,7 +97,7 @@ struct Operations {
     unsigned long long (*ticks)();
 };
 
-constexpr int abi_version = 4;
+constexpr int abi_version = 5;
 
 struct KernelObject {
     int abi_version;

@@ -48,7 +48,8 @@ struct RowSource {
     ATTUNE_DEVICE unsigned row_bytes() const { return static_cast<unsigned>(2 * stride); }
 };
 
-/// One thread's part of a tile of `tile_rows` rows of Q or K: 16-byte chunks, and where they go.
+/// One thread's part of a tile of `tile_rows` rows of Q or K: 16-byte chunks that wait in
+/// registers.
 template <class V, int tile_rows>
 class RowPart {
     using L = Layout<V>;
@@ -58,7 +59,8 @@ class RowPart {
 public:
     /// The rows of a window of which valid_rows exist; `whole`: all do.
     template <bool whole>
-    ATTUNE_DEVICE void load(const GlobalWindow& from, unsigned row_bytes, int valid_rows) {
+    ATTUNE_DEVICE void load(SharedAddress, const GlobalWindow& from, unsigned row_bytes,
+                            int valid_rows) {
         ATTUNE_UNROLL
         for (int i = 0; i < Place::count; ++i) {
             const int row = Place::own_major(i), chunk = Place::own_minor(i);
@@ -88,8 +90,50 @@ private:
     U128 data_[Place::count];
 };
 
+/// One thread's part of a tile of K that goes straight to shared memory. There a wave's bytes lie
+/// side by side, so that it is their source that is swizzled. Keys that are not there are not
+/// written as zeros: their scores are masked.
 template <class V>
-using KPart = RowPart<V, V::tile_kv>;
+class DirectPart {
+    using L = Layout<V>;
+    using Tile = typename L::KTile;
+    static constexpr int bytes = V::direct_bytes;  // of a lane and copy
+    static constexpr int pieces = 16 / bytes;      // of a chunk
+    using Place = Walk<L::threads, Tile::row_bytes / bytes, V::tile_kv>;
+    static_assert(L::columns == V::head_dim, "no column is left without a source");
+    static_assert(Place::total % V::wave_size == 0, "a copy is a whole wave's");
+
+public:
+    template <bool whole>
+    ATTUNE_DEVICE void load(SharedAddress tile, const GlobalWindow& from, unsigned row_bytes,
+                            int valid_rows) {
+        ATTUNE_UNROLL
+        for (int i = 0; i < Place::count; ++i) {
+            if (!Place::inside(i)) continue;
+            const int row = Place::own_major(i), more = Place::more_major(i);
+            const int piece = Place::own_minor(i);
+            const int swizzle =
+                Tile::swizzle(more % Tile::swizzle_rows == 0 ? row : row + more) * pieces;
+            const bool there = whole || row + more < valid_rows;
+            copy_window_to_shared<bytes>(
+                tile + (warp_index() * V::wave_size + i * L::threads) * bytes, from,
+                there ? row * row_bytes + (piece ^ swizzle) * bytes : outside_window,
+                more * row_bytes + Place::more_minor(i) * bytes);
+        }
+    }
+    ATTUNE_DEVICE void store(SharedAddress) const { wait_window_copies(); }
+};
+
+template <class V, bool direct>
+struct KPartOf {
+    using Type = RowPart<V, V::tile_kv>;
+};
+template <class V>
+struct KPartOf<V, true> {
+    using Type = DirectPart<V>;
+};
+template <class V>
+using KPart = typename KPartOf<V, V::direct_bytes != 0>::Type;
 
 /// One thread's part of a V tile: two neighbouring columns of 8 keys, which become a chunk of two
 /// rows of V^T.

@@ -65,7 +65,7 @@ struct QOperandOf {
         } else {
             const SharedAddress tile = shared + L::q_offset;
             RowPart<V, V::tile_q> part;
-            part.template load<false>(from, source.row_bytes(), valid_rows);
+            part.template load<false>(tile, from, source.row_bytes(), valid_rows);
             part.store(tile);
             lane_address =
                 operand_address<L, typename L::KTile>(tile) + L::warp_row() * L::KTile::row_bytes;

@@ -1,6 +1,6 @@
-// K and V tiles on their way from global memory through registers to shared memory: the loads of
-// the next tile are issued before the products of this one and stored after them. The interface is
-// that of templates/mma/ring.h.
+// K and V tiles on their way from global memory through registers (K: or straight) to shared
+// memory: the loads of the next tile are issued before the products of this one and stored, or
+// waited for, after them. The interface is that of templates/mma/ring.h.
 #pragma once
 
 #include "templates/transposed/parts.h"
@@ -21,12 +21,12 @@ public:
     ATTUNE_DEVICE int tile(int step) const { return V::kv_forward ? step : steps_ - 1 - step; }
     ATTUNE_DEVICE SharedAddress slot(int slot) const { return shared_ + slot * L::stage_bytes; }
 
-    /// `edge`: the tile may reach past the last key.
+    /// `edge`: the tile may reach past the last key. Its slot will be `slot`.
     template <bool edge>
-    ATTUNE_DEVICE void load(KPart<V>& k, VPart<V>& v, int step) const {
+    ATTUNE_DEVICE void load(KPart<V>& k, VPart<V>& v, int step, SharedAddress slot) const {
         constexpr bool whole = !edge && !V::kv_forward;
         const int first = tile(step) * V::tile_kv, valid = seqlen_kv_ - first;
-        k.template load<whole>(k_.window(first), k_.row_bytes(), valid);
+        k.template load<whole>(slot, k_.window(first), k_.row_bytes(), valid);
         v.template load<whole>(v_.window(first), v_.row_bytes(), valid);
     }
     ATTUNE_DEVICE void rewind() const {}  // no step depends on the one before
@@ -43,13 +43,14 @@ template <class V>
 class RegisterRing {
     using L = Layout<V>;
     static_assert(V::stages <= 2, "the registers hold one tile ahead");
+    static_assert(V::direct_bytes == 0 || V::stages == 2, "this tile's slot is still read");
 
 public:
     ATTUNE_DEVICE explicit RegisterRing(KvLoader<V>& loader) : loader_(loader) {}
 
     ATTUNE_DEVICE void start() {
         slot_ = 0;
-        loader_.template load<true>(k_, v_, 0);
+        loader_.template load<true>(k_, v_, 0, loader_.slot(0));
         store();
     }
 
@@ -57,7 +58,8 @@ public:
     ATTUNE_DEVICE SharedAddress wait_k(int step) {
         cta_sync();  // the tile is here for all; all are done with the slot stored to next
         more_ = step + 1 < loader_.steps();
-        if (more_) loader_.template load<edge>(k_, v_, step + 1);
+        if (more_)
+            loader_.template load<edge>(k_, v_, step + 1, loader_.slot(slot_ ^ (V::stages - 1)));
         return loader_.slot(slot_);
     }
 
