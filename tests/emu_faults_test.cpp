@@ -53,6 +53,21 @@ TEST_F(EmuFaults, CopyInFlightIsARace) {
     EXPECT_TRUE(run(copy + "cp_async_wait<0>(); cta_sync();\n" + other, 64, {1, 2, 3, 4}, 64));
 }
 
+TEST_F(EmuFaults, WindowCopyInFlightIsARace) {
+    const std::string copy =
+        "copy_window_to_shared<4>(shared + 128 * warp, global_window(in), 4 * thread, 0);\n";
+    const std::string wait = "wait_window_copies();\n";
+    const std::string own = "out[thread] = load_shared_f32(shared + 4 * thread);\n";
+    const std::string other = "out[thread] = load_shared_f32(shared + 4 * (63 - thread));\n";
+    const std::vector<std::uint32_t> in(64);
+    EXPECT_TRUE(run(copy + wait + own, 64, in, 64));
+    EXPECT_THAT(fault(copy + own), HasSubstr("a copy of CTA 0, thread"));
+    EXPECT_THAT(fault(copy + wait + other), HasSubstr("race"));
+    EXPECT_TRUE(run(copy + wait + "cta_sync();\n" + other, 64, in, 64));
+    EXPECT_THAT(fault(replaced(copy, "thread, 0", "thread, 4")),
+                HasSubstr("copy_window_to_shared of 4 bytes"));
+}
+
 TEST_F(EmuFaults, MbarrierNeedsItsInitToBeSeen) {
     const std::string init = "if (thread == 0) mbarrier_init(shared, 64);\n";
     const std::string use = "mbarrier_arrive(shared); mbarrier_wait(shared, 0);\n";

@@ -1,8 +1,10 @@
 // What each name of templates/target/contract.md does on the emulator.
 #include <bit>
 #include <cmath>
+#include <numeric>
 #include <random>
 
+#include "generator/formatted.h"
 #include "tests/emu_fixture.h"
 
 namespace attune {
@@ -126,6 +128,30 @@ TEST_F(EmuOperations, MmaBothTypes) {
         }
         ASSERT_TRUE(run(mma_text(half ? "F16" : "BF16"), 32, in, 128));
         expect_product(values, out);
+    }
+}
+
+/// Where the first lane says, each lane's bytes behind the one's before.
+TEST_F(EmuOperations, WindowCopiesOfAWarpLieSideBySide) {
+    device->set_options({.detect_races = false});
+    Words in(4 + 128);
+    std::iota(in.begin(), in.end(), 1u);
+    for (const int words : {1, 4}) {
+        const std::string issue = formatted(
+            "copy_window_to_shared<{0}>(shared + 64 * lane, global_window(in),\n"
+            "                         lane == 3 ? outside_window : {0} * (31 - lane), 16);\n",
+            4 * words);
+        const std::string show = formatted(
+            "for (int i = 0; i < {0}; ++i) out[{0} * lane + i] = __builtin_bit_cast(unsigned,\n"
+            "    load_shared_f32(shared + 4 * ({0} * lane + i)));\n",
+            words);
+        Words reversed(32 * words, poison);
+        for (int i = 0; i < 32 * words; ++i)
+            if (i / words != 3) reversed[i] = in[4 + (31 - i / words) * words + i % words];
+        ASSERT_TRUE(run(issue + "wait_window_copies();\n" + show, 32, in, 32 * words));
+        EXPECT_EQ(out, reversed) << words;
+        ASSERT_TRUE(run(issue + show, 32, in, 32 * words));
+        EXPECT_EQ(out, Words(32 * words, poison)) << words;
     }
 }
 
