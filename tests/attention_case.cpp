@@ -293,6 +293,7 @@ std::vector<std::string> mfma_configs(DType dtype) {
         "mfma/q64.kv64.w1.mma16.s2.rescale=moved.dir=fwd",
         "mfma/q128.kv32.w4.mma32.s2.rescale=stale.mix=yes",
         "mfma/q32.kv64.w2.mma16.rescale=stale.mix=yes",
+        "mfma/q64.kv32.w2.mma16.s2.k=lds",
     };
     if (dtype == DType::bf16) configs.push_back("mfma/q64.kv32.w2.mma32.s2.rescale=defer.mix=yes");
     return configs;
@@ -304,7 +305,7 @@ std::vector<std::string> wmma_configs(DType dtype) {
         "wmma/q64.kv16.w2.s2.rescale=moved.dir=fwd",
         "wmma/q64.kv32.w4.s2.rescale=stale.mix=yes",
     };
-    if (dtype == DType::bf16) configs.push_back("wmma/q64.kv64.w4.rescale=defer.mix=yes.loops=2");
+    if (dtype == DType::bf16) configs.push_back("wmma/q64.kv64.w4.rescale=defer.mix=yes.loops2");
     return configs;
 }
 

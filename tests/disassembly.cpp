@@ -46,8 +46,10 @@ std::uint64_t read_code(std::uint64_t from, char* to, std::uint64_t bytes, void*
 
 void note_instruction(const char* instruction, void* user) {
     std::istringstream words(instruction);
-    std::string name;
+    std::string name, operand;
     words >> name;
+    while (words >> operand)
+        if (operand == "lds") name += " lds";
     ++static_cast<Listing*>(user)->found[name];
 }
 

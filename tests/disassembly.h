@@ -10,7 +10,8 @@
 
 namespace attune {
 
-/// How often each instruction stands in a kernel: {"v_mfma_f32_32x32x8_f16": 64, ...}.
+/// How often each instruction stands in a kernel: {"v_mfma_f32_32x32x8_f16": 64, ...}; loads to
+/// shared memory as "buffer_load_dword lds".
 using Instructions = std::map<std::string, int>;
 
 class Disassembler {

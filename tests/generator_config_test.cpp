@@ -111,29 +111,5 @@ TEST(Family, ConstraintsNameRealAxesAndAreNamedOnce) {
     }
 }
 
-/// Enumeration cuts a branch as soon as a constraint's axes are set: an axis that it reads but does
-/// not name would cut too early.
-TEST(Family, EveryConstraintLooksOnlyAtTheAxesItNames) {
-    const Signature signature = *Signature::parse("bf16.d128.causal");
-    const Target target = *find_target("h200");
-    for (const char* text : {"mma/", "mma/q64.kv128.w4.part=kv", "mma/q256.kv32.w8.s3.qop=reg.c2",
-                             "wgmma/", "wgmma/q128.kv144", "wgmma/q64.kv48.sec8.pp=yes"})
-        for (const Constraint& constraint : find_family(Config::parse(text)->family)->constraints) {
-            const Config base = *Config::parse(text);
-            const bool holds = constraint.holds(signature, base, target);
-            for (const Axis& axis : find_family(base.family)->axes) {
-                const bool named =
-                    std::any_of(constraint.axes.begin(), constraint.axes.end(),
-                                [&](const char* key) { return std::string_view(key) == axis.key; });
-                for (int value : axis.values)
-                    if (!named) {
-                        EXPECT_EQ(constraint.holds(signature, base.with(axis.key, value), target),
-                                  holds)
-                            << constraint.name << " reads " << axis.key;
-                    }
-            }
-        }
-}
-
 }  // namespace
 }  // namespace attune

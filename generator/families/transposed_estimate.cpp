@@ -18,13 +18,15 @@ constexpr double cache_bytes_per_cycle = 32;  // of a CU; there spilled register
 
 /// Registers that the compiler wanted beside transposed_needs where it did not spill: fitted to
 /// 1400 kernels of pairwise covers, compiled by hiprtc 7.2 for five GPUs. Scores that a stale
-/// reference may have to see again stay alive, two loops keep more so, and above 256 registers half
-/// of them are accumulators, which the VALU reaches by copies alone.
+/// reference may have to see again stay alive, two loops keep more so, K that goes straight keeps
+/// addresses, and above 256 registers half of them are accumulators, which the VALU reaches by
+/// copies alone.
 int wanted_registers(const TransposedNeeds& needs, const Config& c, const Target& t) {
     const int rows = c["q"] / c["w"];
     const int outputs = rows * needs.value_columns / t.wave_size;
     const int scores = c["rescale"] >= stale ? rows * c["kv"] / t.wave_size : 0;
     return 44 + outputs / 2 + (t.wave_size == 64 ? 1 : 2) * scores + (c["loops"] == 2 ? 40 : 0) +
+           (t.wave_size == 64 && c["k"] != 0 ? 48 : 0) +
            (transposed_register_cap(c, t) > 256 ? 100 : 0);
 }
 

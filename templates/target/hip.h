@@ -211,6 +211,8 @@ ATTUNE_DEVICE void copy_window_to_shared(SharedAddress to, const GlobalWindow& f
 ATTUNE_DEVICE void wait_window_copies() {
     asm volatile("s_waitcnt vmcnt(0)" : : : "memory");
 }
+#else
+ATTUNE_DEVICE void wait_window_copies() {}  // RDNA has none
 #endif
 
 // ---- arithmetic -------------------------------------------------------------------------------
