@@ -176,6 +176,20 @@ TEST_P(Property, LinearInV) {
     }
 }
 
+/// Neither reads nor writes of shared memory wait for a bank, by the emulator's count.
+TEST_P(Property, MeetsNoBankConflicts) {
+    if (!test_bed().emulated()) GTEST_SKIP() << "skipped: only the emulator counts them";
+    if (GetParam().config.find("part=kv") != std::string::npos)
+        GTEST_SKIP() << "skipped: warps that share rows merge their O through plain rows";
+    for (const int head_dim : {32, 64, 128, 256}) {
+        const Problem problem{{signature.dtype, head_dim, signature.mask, true},
+                              {1, 1, 1, 90, 250}};
+        if (broken_constraint(problem.signature, config, test_bed().target())) continue;
+        (void)run(problem, normal_tensors(problem, 3));
+        EXPECT_EQ(test_bed().emulator()->last_counts().bank_conflicts, 0u) << head_dim;
+    }
+}
+
 INSTANTIATE_TEST_SUITE_P(Policies, Property, testing::ValuesIn(property_cases()));
 
 }  // namespace

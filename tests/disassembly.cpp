@@ -2,7 +2,9 @@
 
 #include <elf.h>
 
+#include <cstdio>
 #include <cstring>
+#include <map>
 #include <sstream>
 #include <vector>
 
@@ -30,11 +32,47 @@ struct Comgr {
     int (*destroy)(Info) = nullptr;
 };
 
+/// Wait states between the vector unit's write of a scalar register and a memory instruction that
+/// reads it, which the compiler keeps outside asm: LLVM, GCNHazardRecognizer; AMD, CDNA 3 ISA
+/// guide, "Manually inserted wait states".
+constexpr int vector_write_wait_states = 5;
+
 /// Code and what was found in it; comgr's callbacks get it as their user data.
 struct Listing {
     Bytes code;
-    Instructions found;
+    bool cdna;
+    Instructions found{};
+    int states = 0;                // wait states so far
+    std::map<int, int> written{};  // scalar register: states when the vector unit had written it
 };
+
+/// The scalar registers of an operand: {first, count} of "s7", "s[8:11]"; {0, 0} of others.
+std::pair<int, int> scalar_registers(const std::string& operand) {
+    int first = 0, last = 0;
+    if (std::sscanf(operand.c_str(), "s[%d:%d]", &first, &last) == 2)
+        return {first, last - first + 1};
+    if (std::sscanf(operand.c_str(), "s%d", &first) == 1) return {first, 1};
+    return {0, 0};
+}
+
+/// Along the text alone: across a jump the time is longer.
+bool reads_too_soon(Listing& listing, const std::string& name,
+                    const std::vector<std::string>& operands) {
+    bool soon = false;
+    const bool memory = name.starts_with("buffer_") || name.starts_with("global_");
+    for (const std::string& operand : operands) {
+        const auto [first, count] = scalar_registers(operand);
+        for (int i = first; memory && i < first + count; ++i)
+            if (const auto at = listing.written.find(i); at != listing.written.end())
+                soon |= listing.states - at->second < vector_write_wait_states;
+    }
+    listing.states += name == "s_nop" ? 1 + std::stoi(operands.at(0)) : 1;
+    if (name.starts_with("v_") && !operands.empty()) {
+        const auto [first, count] = scalar_registers(operands[0]);
+        for (int i = first; i < first + count; ++i) listing.written[i] = listing.states;
+    }
+    return soon;
+}
 
 std::uint64_t read_code(std::uint64_t from, char* to, std::uint64_t bytes, void* user) {
     const Bytes code = static_cast<Listing*>(user)->code;
@@ -45,12 +83,15 @@ std::uint64_t read_code(std::uint64_t from, char* to, std::uint64_t bytes, void*
 }
 
 void note_instruction(const char* instruction, void* user) {
+    auto& listing = *static_cast<Listing*>(user);
     std::istringstream words(instruction);
     std::string name, operand;
+    std::vector<std::string> operands;
     words >> name;
-    while (words >> operand)
-        if (operand == "lds") name += " lds";
-    ++static_cast<Listing*>(user)->found[name];
+    while (words >> operand) operands.push_back(operand);
+    if (listing.cdna && reads_too_soon(listing, name, operands)) ++listing.found["hazard: " + name];
+    if (!operands.empty() && operands.back() == "lds") name += " lds";
+    ++listing.found[name];
 }
 
 /// The machine code of a function. The object comes from the compiler, so it is well formed.
@@ -94,9 +135,9 @@ Result<Instructions> disassemble(const Comgr& comgr, Bytes object, const std::st
     if (!metadata) return metadata.error();
     const auto code = code_of(object, entry);
     if (!code) return code.error();
-    Listing listing{*code, {}};
     Comgr::Info info{};
     const std::string isa = metadata->at("amdhsa.target");
+    Listing listing{*code, isa.find("gfx9") != std::string::npos};
     if (comgr.create(
             isa.c_str(), read_code, note_instruction, [](std::uint64_t, void*) {}, &info))
         return Error{Code::unsupported, "comgr cannot disassemble " + isa, ""};

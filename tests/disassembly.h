@@ -11,7 +11,8 @@
 namespace attune {
 
 /// How often each instruction stands in a kernel: {"v_mfma_f32_32x32x8_f16": 64, ...}; loads to
-/// shared memory as "buffer_load_dword lds".
+/// shared memory as "buffer_load_dword lds". On CDNA also "hazard: ..." for memory instructions
+/// that read a scalar register too soon.
 using Instructions = std::map<std::string, int>;
 
 class Disassembler {

@@ -77,8 +77,8 @@ TEST(Space, ConstraintsNameEveryAxisTheyLookAt) {
     std::mt19937 random(1);
     const auto one_of = [&](const auto& all) { return all[random() % all.size()]; };
     const auto& targets = known_targets();
-    const std::vector<const char*> signatures{"f16.d64.causal", "f16.d128.full", "bf16.d256.causal",
-                                              "f16.d40.full"};
+    const std::vector<const char*> signatures{"f16.d64.causal", "f16.d128.full", "bf16.d128.causal",
+                                              "bf16.d256.causal", "f16.d40.full"};
     std::map<std::string_view, int> looked;
     for (int trial = 0; trial < 2000; ++trial) {
         const Signature s = signature(one_of(signatures));
@@ -319,6 +319,18 @@ TEST(Estimate, EmptyProblemsAreFinite) {
         for (const char* text : {"bf16.d64.full", "bf16.d64.causal"}) {
             const Problem p{signature(text), *Shape::parse(shape)};
             EXPECT_TRUE(std::isfinite(mma().estimate_us(p, *Config::parse("mma/"), t))) << shape;
+        }
+}
+
+TEST(BestByEstimate, LeavesWhatSiliconHasNotProvenToMeasurements) {
+    for (const char* id : {"mi210", "mi300x", "mi355x"})
+        for (const char* text :
+             {"bf16.d64.full/b2.h32.kv32.q4096.k4096", "f16.d128.causal/b1.h32.kv8.q1.k8192",
+              "bf16.d256.full/b4.h8.kv8.q512.k512"}) {
+            const Problem problem = *Problem::parse(text);
+            for (const Config& config :
+                 best_by_estimate(*find_family("mfma"), problem, gpu(id), 24))
+                EXPECT_EQ(config["k"], 0) << config.text();
         }
 }
 

@@ -106,13 +106,13 @@ Body body_of(const Variant& variant) {
     const int qk = config["kv"] / needs.rows * (needs.columns / needs.depth);
     const int pv = config["kv"] / needs.depth * (needs.value_columns / needs.rows);
     const int chunks = atom_of(config, target) == Atom::wmma_11 ? 2 : 1;
-    const int straight = mfma && config["k"] != 0 ? (deep ? 16 : 4) * needs.threads : 0;
+    const int direct = needs.direct_bytes * needs.threads;
     const int k_bytes = 2 * config["kv"] * needs.columns;
     return {
         formatted("v_{}_f32_{}x{}x{}", config.family, needs.rows, needs.rows, needs.depth / issued),
         blocks * (qk + pv) * issued, chunks * (qk + pv),
         config["q"] / config["w"] * needs.value_columns / target.wave_size,
-        straight == 0 ? 0 : (k_bytes + straight - 1) / straight};
+        direct == 0 ? 0 : (k_bytes + direct - 1) / direct};
 }
 
 Instructions those(const Instructions& found, std::initializer_list<const char*> prefixes) {
@@ -141,10 +141,11 @@ void check_instructions(const Job& job, const Binary& binary, const Instructions
                               "v_mad_f16", "v_mac_"}),
                 IsEmpty())
         << "products beside the matrix instructions'";
-    // K straight to shared memory, a whole tile in each place.
+    // Direct copies of K, a whole tile in each place.
     const int copies = sum(those(found, {"buffer_load_dword lds", "buffer_load_dwordx4 lds"}));
     EXPECT_EQ(copies > 0, body.copies > 0);
     EXPECT_EQ(body.copies > 0 ? copies % body.copies : 0, 0) << copies << " of " << body.copies;
+    EXPECT_THAT(those(found, {"hazard"}), IsEmpty());
     // O by the reciprocal of its sum, to f16: once each.
     EXPECT_LE(sum(those(found, {"v_fma_mix"})), body.outputs);
     const Instructions reads = those(found, {"ds_read_b128", "ds_load_b128"});

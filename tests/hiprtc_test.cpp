@@ -105,6 +105,27 @@ TEST_F(Hiprtc, compiles_for_every_arch_without_its_gpu) {
     }
 }
 
+/// What the compiler does not know of asm, the disassembly's reader must.
+TEST_F(Hiprtc, hazards_inside_asm_are_found) {
+    auto disassembler = Disassembler::start(ATTUNE_WORKER_CHILD);
+    ASSERT_TRUE(disassembler) << disassembler.error().text();
+    for (const int states : {4, 5}) {
+        const Source source = source_of(formatted(
+            "extern \"C\" __global__ void attune_kernel(int* out) {{\n"
+            "    int lane = threadIdx.x, read;\n"
+            "    asm volatile(\"v_readfirstlane_b32 s20, %1\\n\\ts_nop {}\\n\\t\"\n"
+            "                 \"global_load_dword %0, %1, s[20:21]\\n\\ts_waitcnt vmcnt(0)\"\n"
+            "                 : \"=v\"(read) : \"v\"(lane) : \"s20\", \"s21\");\n"
+            "    out[lane] = read;\n}}\n",
+            states - 1));
+        const auto binary = compiler->compile(source, "gfx942");
+        ASSERT_TRUE(binary) << binary.error().text();
+        const auto found = disassembler->instructions(binary->bytes, binary->entry);
+        ASSERT_TRUE(found) << found.error().text();
+        EXPECT_EQ(count(*found, "hazard: global_load_dword"), states < 5 ? 1 : 0);
+    }
+}
+
 TEST_F(Hiprtc, counts_spills_scratch_and_shared_memory) {
     // 160 live floats per thread do not fit the 128 registers that 1024 threads leave each.
     const auto binary = compiler->compile(

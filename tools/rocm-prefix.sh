@@ -41,7 +41,8 @@ trap 'rm -rf "$work"' EXIT
 # apt with package lists, state and cache of its own, for which nothing is installed. Signatures are
 # checked; only an index past its date is taken, as mirrors of a moment have them.
 apt() {
-    apt-get -qq -o Dir::Etc::SourceList="$work/sources.list" -o Dir::Etc::SourceParts=/dev/null \
+    apt-get -qq -o Acquire::Retries=1 -o Acquire::http::Timeout=20 \
+        -o Dir::Etc::SourceList="$work/sources.list" -o Dir::Etc::SourceParts=/dev/null \
         -o Dir::Etc::PreferencesParts=/dev/null -o Dir::State="$work/state" \
         -o Dir::State::status="$work/status" -o Dir::Cache="$work/cache" -o APT::Sandbox::User=root \
         -o APT::Architecture=amd64 -o APT::Architectures=amd64 -o APT::Get::AllowUnauthenticated=false \

@@ -69,8 +69,11 @@ install_test_packages() {
 provide_nvrtc() {
     local folder=$1/nvrtc attune=$1/tools/attune
     local lib=$folder/nvidia/cu13/lib
-    if [ -e "$lib/libnvrtc.so.13" ]; then export ATTUNE_NVRTC=$lib; fi
     if doctor_finds "$attune" libnvrtc; then return 0; fi
+    if [ -e "$lib/libnvrtc.so.13" ]; then
+        export ATTUNE_NVRTC=$lib
+        return 0
+    fi
     say "no NVRTC here: fetching the nvidia-cuda-nvrtc wheel from PyPI into $folder"
     install_missing python3-pip "fetches the wheel"
     mkdir -p "$folder"
@@ -88,9 +91,8 @@ provide_nvrtc() {
 # Debian's packages are unpacked into <build folder>/rocm. Soft: Debian's mirrors need not have them.
 provide_hiprtc() {
     local folder=$1/rocm attune=$1/tools/attune
-    if [ -e "$folder/versions" ]; then export ATTUNE_HIPRTC=$folder; fi
     if doctor_finds "$attune" hiprtc; then return 0; fi
-    say "no hiprtc here: unpacking Debian's packages into $folder"
+    if [ ! -e "$folder" ]; then say "no hiprtc here: unpacking Debian's packages into $folder"; fi
     if bash "$root/tools/rocm-prefix.sh" "$folder"; then
         export ATTUNE_HIPRTC=$folder
     else

@@ -28,7 +28,7 @@ Handler measure_handler(const std::string& device);
 Handler measure_handler(const std::string& device, CompilerOpener open_compiler);
 
 /// `attune worker compile nvrtc`, `attune worker measure cuda:0`: serves until the tuner closes.
-/// Returns 2 where the arguments are others.
+/// Returns 2 where the arguments are not two.
 int run_worker(std::span<const std::string> arguments);
 
 }  // namespace attune

@@ -39,12 +39,7 @@ std::vector<Axis> axes(bool mfma) {
         {"q", "tile_q", {16, 32, 64, 128, 192, 256, 384}, {}, 128, "query rows of a CTA"},
         {"kv", "tile_kv", {16, 32, 64, 96, 128, 256}, {}, 64, "keys of one step of the loop"},
         {"w", "warps", {1, 2, 4, 8}, {}, 4, "waves of a CTA"},
-        {"s",
-         "stages",
-         {1, 2},
-         {},
-         1,
-         "K/V tiles in shared memory; one more is on its way in registers"},
+        {"s", "stages", {1, 2}, {}, 1, "K/V tiles in shared memory; one more is on its way"},
         q_operand_axis(in_registers),
         {"rescale",
          "rescale",
@@ -88,11 +83,11 @@ std::vector<Axis> axes(bool mfma) {
                    1,
                    "neighbouring work on the same of so many dies, each with an L2 of its own"});
     all.push_back({"k",
-                   "k_straight",
+                   "k_direct",
                    {0, 1},
                    {"reg", "lds"},
                    0,
-                   "K goes to shared memory through registers, or straight there"});
+                   "K goes to shared memory through registers, or directly"});
     return all;
 }
 
@@ -128,20 +123,15 @@ bool sections_mean_something(const Signature& s, const Config& c, const Target&)
     return c["sec"] == 0 || s.mask == Mask::causal;
 }
 
-/// Bytes of a lane that go straight to shared memory in one instruction; 0: none do.
-int direct_bytes(const Config& c, const Target& t) {
-    if (c.family != "mfma" || c["k"] == 0) return 0;
-    return t.arch == "gfx950" ? 16 : 4;
-}
-
 bool dies_exist(const Signature&, const Config& c, const Target& t) {
     return c["die"] == 1 || t.arch == "gfx942" || t.arch == "gfx950";
 }
 
-bool k_goes_straight(const Signature& s, const Config& c, const Target& t) {
-    const int wave_bytes = t.wave_size * direct_bytes(c, t);
-    return c["k"] == 0 || (c["s"] == 2 && transposed_needs(s, c, t).columns == s.head_dim &&
-                           2 * c["kv"] * s.head_dim % wave_bytes == 0);
+bool direct_k_is_whole(const Signature& s, const Config& c, const Target& t) {
+    const TransposedNeeds needs = transposed_needs(s, c, t);
+    return needs.direct_bytes == 0 ||
+           (c["s"] == 2 && needs.columns == s.head_dim &&
+            2 * c["kv"] * s.head_dim % (t.wave_size * needs.direct_bytes) == 0);
 }
 
 std::vector<Constraint> constraints(bool mfma) {
@@ -168,10 +158,10 @@ std::vector<Constraint> constraints(bool mfma) {
     };
     if (!mfma) return all;
     all.push_back({"dies", "gfx942 and gfx950 have eight", {"die"}, dies_exist});
-    all.push_back({"straight K",
+    all.push_back({"direct K",
                    "needs a second stage, a head_dim without padding and whole waves of copies",
                    {"kv", "mma", "s", "k"},
-                   k_goes_straight});
+                   direct_k_is_whole});
     return all;
 }
 
@@ -234,7 +224,8 @@ Fields fields(const Signature& s, const Config& c, const Target& t, bool mfma) {
     append_axes(out, axes(mfma), c);
     out.emplace_back("atom", formatted("{}", static_cast<int>(atom_of(c, t))));
     out.emplace_back("wave_size", formatted("{}", t.wave_size));
-    out.emplace_back("direct_bytes", formatted("{}", direct_bytes(c, t)));
+    out.emplace_back("bank_groups", t.arch == "gfx950" ? "16" : "8");  // of 16 bytes
+    out.emplace_back("direct_bytes", formatted("{}", transposed_needs(s, c, t).direct_bytes));
     if (!mfma) out.emplace_back("dies", "1");
     return out;
 }
@@ -262,7 +253,9 @@ TransposedNeeds transposed_needs(const Signature& signature, const Config& confi
     const int held = config["qop"] == in_registers ? needs.columns : 0;  // of a row of Q
     const int words =
         rows * (2 * kv + 2 * needs.value_columns + copies * (held + steps * needs.depth)) / 2;
-    const int loaded = needs.value_columns + (direct_bytes(config, target) ? 0 : needs.columns);
+    if (config.family == "mfma" && config["k"] != 0)
+        needs.direct_bytes = target.arch == "gfx950" ? 16 : 4;
+    const int loaded = needs.value_columns + (needs.direct_bytes ? 0 : needs.columns);
     const int loading = up(kv * loaded, 16 * needs.threads) / 2;
     needs.accumulators = words / target.wave_size + loading / needs.threads;
     needs.shared_bytes = config["s"] * 2 * kv * (needs.columns + needs.value_columns) +

@@ -21,6 +21,7 @@ struct TransposedNeeds {
     int value_columns;  // and for O
     int accumulators;   // registers of a lane for S, O, Q, P and the tile on its way
     int shared_bytes;
+    int direct_bytes;  // of K that a lane copies to shared memory in one instruction; 0: none
 };
 TransposedNeeds transposed_needs(const Signature& signature, const Config& config,
                                  const Target& target);

@@ -16,13 +16,9 @@ constexpr double step_cycles_fixed = 150;   // barriers and the latency that not
 constexpr double launch_us = 5;
 constexpr double cache_bytes_per_cycle = 32;  // of a CU; there spilled registers go and come back
 
-bool goes_straight(const Config& c, const Target& t) {
-    return t.wave_size == 64 && c["k"] != 0;
-}
-
 /// Registers that the compiler wanted beside transposed_needs where it did not spill: fitted to
 /// 1400 kernels of pairwise covers, compiled by hiprtc 7.2 for five GPUs. Scores that a stale
-/// reference may have to see again stay alive, two loops keep more so, K that goes straight keeps
+/// reference may have to see again stay alive, two loops keep more so, direct copies of K keep
 /// addresses, and above 256 registers half of them are accumulators, which the VALU reaches by
 /// copies alone.
 int wanted_registers(const TransposedNeeds& needs, const Config& c, const Target& t) {
@@ -30,7 +26,7 @@ int wanted_registers(const TransposedNeeds& needs, const Config& c, const Target
     const int outputs = rows * needs.value_columns / t.wave_size;
     const int scores = c["rescale"] >= stale ? rows * c["kv"] / t.wave_size : 0;
     return 44 + outputs / 2 + (t.wave_size == 64 ? 1 : 2) * scores + (c["loops"] == 2 ? 40 : 0) +
-           (goes_straight(c, t) ? 48 : 0) + (transposed_register_cap(c, t) > 256 ? 100 : 0);
+           (needs.direct_bytes != 0 ? 48 : 0) + (transposed_register_cap(c, t) > 256 ? 100 : 0);
 }
 
 /// Cycles of a CU for one kv step of one CTA.
@@ -69,15 +65,14 @@ double transposed_estimate_us(const Problem& problem, const Config& c, const Tar
     const double full_steps = std::ceil(double(shape.seqlen_kv) / c["kv"]);
     const double edge = causal ? 0.5 * (1 + double(c["q"]) / c["kv"]) : 0;
     const double steps = std::min(full_steps, full_steps * kept_share(problem) + edge);
-    // Copies straight to shared memory are not proven on silicon: only a measurement chooses them.
-    const double unproven = goes_straight(c, t) ? 1.25 : 1;
-    const double tile_cycles =
-        unproven * steps * step_cycles(problem, c, t) + tile_cycles_fixed / c["c"];
+    const double tile_cycles = steps * step_cycles(problem, c, t) + tile_cycles_fixed / c["c"];
     const double ctas = double(shape.batch) * shape.heads_q * q_tiles;
     double rounds = ctas / t.multiprocessors;
     if (!causal) rounds = std::ceil(rounds);
     if (causal) rounds = std::max(1.0, rounds) * (c["sec"] == 0 ? 1.15 : 1.05);
-    return launch_us + rounds * tile_cycles / t.boost_clock_mhz;
+    // Direct copies are not proven on silicon: only a measurement chooses them.
+    const double unproven = transposed_needs(problem.signature, c, t).direct_bytes ? 2 : 1;
+    return launch_us + unproven * rounds * tile_cycles / t.boost_clock_mhz;
 }
 
 }  // namespace attune

@@ -62,7 +62,7 @@ std::optional<std::string> CtaRunner::run(int cta) {
     self_ = any_ready_thread();
     switch_to(host_, threads_[self_].fiber);
     if (!fault_ && exited_ < grid_.threads) fault_ = formatted("CTA {}: {}", cta_, deadlock());
-    for (Warp& warp : warps_) counts_.bank_conflicts += warp.log.flush();
+    for (Warp& warp : warps_) counts_.bank_conflicts += warp.log.flush(grid_.banks);
     bool unfinished = fault_.has_value();  // or copies and wgmmas that nobody waited for
     for (const Thread& thread : threads_) unfinished |= !thread.copies.empty();
     for (const Barrier& barrier : barriers_.all())
@@ -168,7 +168,7 @@ void CtaRunner::cta_sync() {
     ++counts_.barriers;
     if (grid_.options.detect_races) clocks_.join(0, grid_.threads);
     for (int t = 0; t < grid_.threads; ++t) make_ready(t);
-    for (Warp& warp : warps_) counts_.bank_conflicts += warp.log.flush();
+    for (Warp& warp : warps_) counts_.bank_conflicts += warp.log.flush(grid_.banks);
     go_to(any_ready_thread());
 }
 
@@ -197,7 +197,7 @@ void CtaRunner::collective(Collective what, const LaneArguments& arguments) {
     execute(warp);
     warp.arrived = 0;
     for (int lane = 0; lane < grid_.wave_size; ++lane) make_ready(first_lane() + lane);
-    counts_.bank_conflicts += warp.log.flush();
+    counts_.bank_conflicts += warp.log.flush(grid_.banks);
     if (random() % turns_per_switch == 0) go_to(any_ready_thread());
 }
 

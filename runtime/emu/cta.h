@@ -28,6 +28,7 @@ struct Grid {
     int ctas;
     int threads;    // per CTA, whole warps
     int wave_size;  // lanes of a warp, 32 or 64
+    Banks banks;
     int shared_bytes;
     EmuOptions options;
 };

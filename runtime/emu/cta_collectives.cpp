@@ -78,7 +78,7 @@ void CtaRunner::execute_matrix(Warp& warp) {
 void CtaRunner::execute_ldmatrix(Warp& warp, bool trans) {
     std::array<unsigned*, 32> to;
     std::array<const std::byte*, 32> rows;
-    WarpAccess access{all_lanes(), 16, {}};
+    WarpAccess access{all_lanes(), 16, false, {}};
     const int first = first_lane();
     for (int l = 0; l < 32; ++l) {
         const SharedAddress at = warp.arguments[l].x;
@@ -91,7 +91,7 @@ void CtaRunner::execute_ldmatrix(Warp& warp, bool trans) {
     ldmatrix_x4(to, rows, trans);
     ++counts_.ldmatrix;
     counts_.shared_bytes += 32 * 16;
-    counts_.bank_conflicts += extra_wavefronts(access);
+    counts_.bank_conflicts += extra_wavefronts(access, grid_.banks);
 }
 
 }  // namespace attune::emu

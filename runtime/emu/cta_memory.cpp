@@ -79,7 +79,7 @@ void CtaRunner::fail_race(const Conflict& conflict, int thread, Access now) {
 void CtaRunner::load_shared(void* to, SharedAddress at, int bytes, const void* site) {
     check_shared(self_, at, bytes, "load_shared");
     note_read(self_, at, bytes);
-    my_warp().log.note(lane_of(self_), site, at, bytes);
+    my_warp().log.note(lane_of(self_), site, at, bytes, false);
     counts_.shared_bytes += bytes;
     std::memcpy(to, shared_.bytes(at), bytes);
 }
@@ -87,7 +87,7 @@ void CtaRunner::load_shared(void* to, SharedAddress at, int bytes, const void* s
 void CtaRunner::store_shared(SharedAddress at, const void* from, int bytes, const void* site) {
     check_shared(self_, at, bytes, "store_shared");
     note_write(at, bytes, clocks_now());
-    my_warp().log.note(lane_of(self_), site, at, bytes);
+    my_warp().log.note(lane_of(self_), site, at, bytes, true);
     counts_.shared_bytes += bytes;
     std::memcpy(shared_.bytes(at), from, bytes);
 }
@@ -114,7 +114,7 @@ void CtaRunner::copy_to_shared(SharedAddress to, const void* global, int bytes, 
 void CtaRunner::start_copy(Copy copy, const char* what, const void* site) {
     check_shared(self_, copy.to, copy.bytes, what);
     note_write(copy.to, copy.bytes, {static_cast<std::uint32_t>(self_), in_flight});
-    my_warp().log.note(lane_of(self_), site, copy.to, copy.bytes);
+    my_warp().log.note(lane_of(self_), site, copy.to, copy.bytes, true);
     counts_.shared_bytes += copy.bytes;
     std::memset(shared_.bytes(copy.to), 0xff, copy.bytes);
     copy.group = threads_[self_].open_group;

@@ -234,6 +234,7 @@ Result<void> Emulator::launch(Kernel kernel, const Launch& launch, const void* p
                          static_cast<int>(launch.ctas),
                          static_cast<int>(launch.threads_per_cta),
                          info_.target.wave_size,
+                         emu::banks_of(info_.target),
                          static_cast<int>(launch.shared_bytes),
                          options_};
     if (const Result<void> ready = prepare_runners(grid); !ready) return ready.error();

@@ -178,9 +178,9 @@ ATTUNE_DEVICE unsigned load_window_32(const GlobalWindow& from, unsigned at, uns
 template <int bytes>
 ATTUNE_DEVICE void copy_window_to_shared(SharedAddress to, const GlobalWindow& from, unsigned at,
                                          unsigned uniform) {
-    emu::operations->copy_to_shared(shuffle(to, 0) + bytes * lane_index(),
-                                    at < outside_window ? from.base + at + uniform : nullptr,
-                                    bytes);
+    const auto* first = from.base + shuffle(uniform, 0);  // as the scalar registers give them
+    to = shuffle(to, 0) + bytes * lane_index();
+    emu::operations->copy_to_shared(to, at < outside_window ? first + at : nullptr, bytes);
 }
 ATTUNE_DEVICE void wait_window_copies() {
     emu::operations->cp_async_commit();

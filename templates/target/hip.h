@@ -190,23 +190,24 @@ ATTUNE_DEVICE unsigned load_window_32(const GlobalWindow& from, unsigned at, uns
     return __builtin_amdgcn_raw_buffer_load_b32(from.resource, at, uniform, 0);
 }
 #if __GFX9__
-/// Where the wave's bytes go is in M0, one wait state after it was written (AMD, CDNA 3 ISA guide,
-/// "Manually inserted wait states"). Not the built-in: for it the compiler waits before each read
-/// of shared memory.
+/// Where the wave's bytes go is in M0. The compiler knows no hazards inside asm: a load needs 5
+/// wait states after the VALU wrote an SGPR it reads, 1 after M0 was written (AMD, CDNA 3 ISA
+/// guide, "Manually inserted wait states"). Not the built-in: for it the compiler waits before each
+/// read of shared memory.
 template <int bytes>
 ATTUNE_DEVICE void copy_window_to_shared(SharedAddress to, const GlobalWindow& from, unsigned at,
                                          unsigned uniform) {
     const int first = __builtin_amdgcn_readfirstlane(static_cast<int>(to));
     if constexpr (bytes == 4)
-        asm volatile("s_mov_b32 m0, %0\n\ts_nop 0\n\tbuffer_load_dword %1, %2, %3 offen lds"
+        asm volatile("s_mov_b32 m0, %0\n\ts_nop 4\n\tbuffer_load_dword %1, %2, %3 offen lds"
                      :
                      : "s"(first), "v"(at), "s"(from.resource), "s"(uniform)
-                     : "memory");
+                     : "memory", "m0");
     else
-        asm volatile("s_mov_b32 m0, %0\n\ts_nop 0\n\tbuffer_load_dwordx4 %1, %2, %3 offen lds"
+        asm volatile("s_mov_b32 m0, %0\n\ts_nop 4\n\tbuffer_load_dwordx4 %1, %2, %3 offen lds"
                      :
                      : "s"(first), "v"(at), "s"(from.resource), "s"(uniform)
-                     : "memory");
+                     : "memory", "m0");
 }
 ATTUNE_DEVICE void wait_window_copies() {
     asm volatile("s_waitcnt vmcnt(0)" : : : "memory");

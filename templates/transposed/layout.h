@@ -55,11 +55,11 @@ struct Layout {
     static constexpr int key_steps = V::tile_kv / A::depth;  // of P V
 
     /// K as it comes: rows are keys.
-    using KTile = SharedTile<columns>;
+    using KTile = SharedTile<columns, V::bank_groups>;
     /// V transposed: rows are columns of V. Row block 2 m holds the even columns of 2 rows m .. ,
     /// row block 2 m + 1 the odd ones, so that a lane's O has neighbours to store as one word.
     /// Chunk c holds the 8 keys that group c % depth_chunks brings of P in step c / depth_chunks.
-    using VTile = SharedTile<V::tile_kv>;
+    using VTile = SharedTile<V::tile_kv, V::bank_groups>;
     static constexpr int k_bytes = KTile::bytes(V::tile_kv);
     static constexpr int v_bytes = VTile::bytes(value_columns);
     static constexpr int stage_bytes = k_bytes + v_bytes;

@@ -90,7 +90,7 @@ private:
     U128 data_[Place::count];
 };
 
-/// One thread's part of a tile of K that goes straight to shared memory. There a wave's bytes lie
+/// One thread's part of a tile of K that goes directly to shared memory. There a wave's bytes lie
 /// side by side, so that it is their source that is swizzled. Keys that are not there are not
 /// written as zeros: their scores are masked.
 template <class V>

@@ -1,4 +1,4 @@
-// K and V tiles on their way from global memory through registers (K: or straight) to shared
+// K and V tiles on their way from global memory through registers (K: or directly) to shared
 // memory: the loads of the next tile are issued before the products of this one and stored, or
 // waited for, after them. The interface is that of templates/mma/ring.h.
 #pragma once
