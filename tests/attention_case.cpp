@@ -10,8 +10,10 @@
 
 #include "generator/formatted.h"
 #include "runtime/launch_attention.h"
+#include "tuner/compiler_process.h"
 #include "tuner/devices.h"
 #include "tuner/float16.h"
+#include "tuner/tune.h"
 
 namespace attune {
 namespace {
@@ -161,13 +163,28 @@ Placement place(const Problem& problem, TensorLayout layout) {
     return at;
 }
 
+namespace {
+
+Result<std::unique_ptr<Compiler>> compiler_for_bed(const TestBed& bed,
+                                                   const std::vector<TemplateFile>& templates) {
+    if (bed.emulated()) return open_host_compiler(templates);
+    if (bed.target().vendor == Vendor::nvidia) return open_nvrtc(templates);
+    WorkerOptions options;  // hiprtc works in a process of its own, with the embedded templates
+    options.command = {ATTUNE_WORKER_CHILD, "worker"};
+    auto opened = CompilerProcess::open(options, "hiprtc");
+    if (!opened) return opened.error();
+    return std::unique_ptr<Compiler>(*std::move(opened));
+}
+
+}  // namespace
+
 Result<TestBed> TestBed::open(const std::string& device_id,
                               const std::vector<TemplateFile>& templates) {
     TestBed bed;
     auto device = open_device(device_id);
     if (!device) return device.error();
     bed.device_ = std::move(*device);
-    auto compiler = bed.emulated() ? open_host_compiler(templates) : open_nvrtc(templates);
+    auto compiler = compiler_for_bed(bed, templates);
     if (!compiler) return compiler.error();
     bed.compiler_ = std::move(*compiler);
     bed.templates_ = templates;
