@@ -16,22 +16,24 @@ constexpr double step_cycles_fixed = 150;   // barriers and the latency that not
 constexpr double launch_us = 5;
 constexpr double cache_bytes_per_cycle = 32;  // of a CU; there spilled registers go and come back
 
-/// Registers that the compiler wanted beside transposed_needs where it did not spill: fitted to
-/// 1400 kernels of pairwise covers, compiled by hiprtc 7.2 for five GPUs. Scores that a stale
-/// reference may have to see again stay alive, two loops keep more so, direct copies of K keep
-/// addresses, and above 256 registers half of them are accumulators, which the VALU reaches by
-/// copies alone.
-int wanted_registers(const TransposedNeeds& needs, const Config& c, const Target& t) {
+/// Registers of a lane that the compiler would spill, by what it wanted beside transposed_needs
+/// where it did not: fitted to 1400 kernels of pairwise covers, compiled by hiprtc 7.2 for five
+/// GPUs. Scores that a stale reference may have to see again stay alive, two loops keep more so,
+/// direct copies of K keep addresses, and above 256 registers half of them are accumulators, which
+/// the VALU reaches by copies alone.
+int spilled_registers(const TransposedNeeds& needs, const Config& c, const Target& t) {
     const int rows = c["q"] / c["w"];
     const int outputs = rows * needs.value_columns / t.wave_size;
     const int scores = c["rescale"] >= stale ? rows * c["kv"] / t.wave_size : 0;
-    return 44 + outputs / 2 + (t.wave_size == 64 ? 1 : 2) * scores + (c["loops"] == 2 ? 40 : 0) +
-           (needs.direct_bytes != 0 ? 48 : 0) + (transposed_register_cap(c, t) > 256 ? 100 : 0);
+    const int cap = transposed_register_cap(c, t);
+    const int wanted = 44 + outputs / 2 + (t.wave_size == 64 ? 1 : 2) * scores +
+                       (c["loops"] == 2 ? 40 : 0) + (needs.direct_bytes != 0 ? 48 : 0) +
+                       (cap > 256 ? 100 : 0);
+    return std::max(0, needs.accumulators + wanted - cap);
 }
 
 /// Cycles of a CU for one kv step of one CTA.
-double step_cycles(const Problem& problem, const Config& c, const Target& t) {
-    const TransposedNeeds needs = transposed_needs(problem.signature, c, t);
+double step_cycles(const TransposedNeeds& needs, const Config& c, const Target& t) {
     const double q = c["q"], kv = c["kv"];
     const double lanes = 16.0 * simds_per_cu(t) * (t.wave_size == 64 ? 1 : 2);  // VALU, per cycle
     const double flop_per_cycle =
@@ -45,10 +47,8 @@ double step_cycles(const Problem& problem, const Config& c, const Target& t) {
     // written once.
     const double read = stored * c["w"] + (c["qop"] == in_shared ? q * needs.columns : 0);
     const double lds = 2 * (read + stored) / lds_bytes_per_cycle;
-    const int spilled = std::max(
-        0, needs.accumulators + wanted_registers(needs, c, t) - transposed_register_cap(c, t));
-    const double fixed =
-        step_cycles_fixed + 2.0 * 4 * spilled * needs.threads / cache_bytes_per_cycle;
+    const double fixed = step_cycles_fixed + 2.0 * 4 * spilled_registers(needs, c, t) *
+                                                 needs.threads / cache_bytes_per_cycle;
     if (t.wave_size == 32) return tensor + softmax + 0.3 * lds + fixed;
     const double busiest = std::max({tensor, softmax, lds});
     const double overlap = c["c"] * c["w"] > 4 ? 0.7 : 0.4;  // with another wave on the SIMD
@@ -65,13 +65,14 @@ double transposed_estimate_us(const Problem& problem, const Config& c, const Tar
     const double full_steps = std::ceil(double(shape.seqlen_kv) / c["kv"]);
     const double edge = causal ? 0.5 * (1 + double(c["q"]) / c["kv"]) : 0;
     const double steps = std::min(full_steps, full_steps * kept_share(problem) + edge);
-    const double tile_cycles = steps * step_cycles(problem, c, t) + tile_cycles_fixed / c["c"];
+    const TransposedNeeds needs = transposed_needs(problem.signature, c, t);
+    const double tile_cycles = steps * step_cycles(needs, c, t) + tile_cycles_fixed / c["c"];
     const double ctas = double(shape.batch) * shape.heads_q * q_tiles;
     double rounds = ctas / t.multiprocessors;
     if (!causal) rounds = std::ceil(rounds);
     if (causal) rounds = std::max(1.0, rounds) * (c["sec"] == 0 ? 1.15 : 1.05);
     // Direct copies are not proven on silicon: only a measurement chooses them.
-    const double unproven = transposed_needs(problem.signature, c, t).direct_bytes ? 2 : 1;
+    const double unproven = needs.direct_bytes != 0 ? 2 : 1;
     return launch_us + unproven * rounds * tile_cycles / t.boost_clock_mhz;
 }
 
