@@ -12,7 +12,7 @@ namespace attune::emu {
 /// A cp.async that has been issued and has not landed.
 struct Copy {
     SharedAddress to;
-    const void* from;
+    const void* from;  // null: the NaN of a copy in flight stays
     int bytes;
     int group;
 };

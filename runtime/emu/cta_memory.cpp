@@ -101,13 +101,8 @@ void CtaRunner::cp_async_16(SharedAddress to, const void* global, bool valid, co
 }
 
 void CtaRunner::copy_to_shared(SharedAddress to, const void* global, int bytes, const void* site) {
-    static const auto unspecified = [] {
-        std::array<std::byte, 16> nan;
-        nan.fill(std::byte{0xff});
-        return nan;
-    }();
     if (global) check_global(global, bytes, "copy_window_to_shared");
-    start_copy({to, global ? global : &unspecified, bytes, 0}, "copy_window_to_shared", site);
+    start_copy({to, global, bytes, 0}, "copy_window_to_shared", site);
 }
 
 /// Until it lands the destination holds NaN, and whoever touches it races with the copy.
@@ -122,7 +117,7 @@ void CtaRunner::start_copy(Copy copy, const char* what, const void* site) {
 }
 
 void CtaRunner::land(const Copy& copy, Epoch epoch) {
-    std::memcpy(shared_.bytes(copy.to), copy.from, copy.bytes);
+    if (copy.from) std::memcpy(shared_.bytes(copy.to), copy.from, copy.bytes);
     shared_.land(copy.to, copy.bytes, epoch);
 }
 
