@@ -13,7 +13,7 @@
 
 namespace attune {
 
-/// Every call of the interface once; the first error, if any.
+/// Every call of the interface that the vendor has once; the first error, if any.
 inline Result<void> use(Device& device) {
     constexpr std::uint32_t shared_bytes = 49152;
     auto memory = device.allocate(64);
@@ -23,6 +23,10 @@ inline Result<void> use(Device& device) {
     if (done) done = device.fill(*memory, 0xabcd1234, sizeof words);
     if (done) done = device.copy_to_host(words, *memory, sizeof words);
     if (done && words[15] != 0xabcd1234) done = Error{Code::internal, "no fill", ""};
+    if (done && device.info().target.vendor == Vendor::nvidia) {
+        TensorMap map;
+        done = device.encode_tensor_map({*memory, DType::bf16, 16, 2, 1, 1, {32, 32, 16}, 2}, map);
+    }
     auto kernel = device.load(any_binary(), "attune_kernel", shared_bytes);
     if (done && !kernel) done = kernel.error();
     int params = 7;

@@ -25,7 +25,14 @@ int give(int& counter, int by) {
     return 0;
 }
 
+constexpr int invalid_context = 201;
+
 }  // namespace
+
+/// What the driver does only for a thread with a current context.
+#define FAKE_IN_CONTEXT(name) \
+    FAKE_CALL(name);          \
+    if (gpu().control.bound == 0) return invalid_context
 
 FAKE_API FakeControl* fake_control() {
     return &gpu().control;
@@ -93,53 +100,53 @@ FAKE_API int cuCtxPopCurrent_v2(void**) {
     FAKE_RELEASE(cuCtxPopCurrent_v2, give(gpu().control.bound, -1));
 }
 FAKE_API int cuCtxSynchronize() {
-    FAKE_CALL(cuCtxSynchronize);
+    FAKE_IN_CONTEXT(cuCtxSynchronize);
     return gpu().synchronize();
 }
 FAKE_API int cuMemAlloc_v2(void** pointer, std::size_t bytes) {
-    FAKE_CALL(cuMemAlloc_v2);
+    FAKE_IN_CONTEXT(cuMemAlloc_v2);
     return gpu().allocate(pointer, bytes);
 }
 FAKE_API int cuMemFree_v2(void* pointer) {
     FAKE_RELEASE(cuMemFree_v2, gpu().release(pointer));
 }
 FAKE_API int cuMemcpyHtoD_v2(void* to, const void* from, std::size_t bytes) {
-    FAKE_CALL(cuMemcpyHtoD_v2);
+    FAKE_IN_CONTEXT(cuMemcpyHtoD_v2);
     return gpu().copy_to_device(to, from, bytes);
 }
 FAKE_API int cuMemcpyDtoH_v2(void* to, const void* from, std::size_t bytes) {
-    FAKE_CALL(cuMemcpyDtoH_v2);
+    FAKE_IN_CONTEXT(cuMemcpyDtoH_v2);
     return gpu().copy_to_host(to, from, bytes);
 }
 FAKE_API int cuMemsetD32Async(void* to, unsigned pattern, std::size_t words, void*) {
-    FAKE_CALL(cuMemsetD32Async);
+    FAKE_IN_CONTEXT(cuMemsetD32Async);
     return gpu().fill(to, pattern, words);
 }
 FAKE_API int cuMemHostAlloc(void** pointer, std::size_t bytes, unsigned) {
-    FAKE_CALL(cuMemHostAlloc);
+    FAKE_IN_CONTEXT(cuMemHostAlloc);
     return gpu().allocate(pointer, bytes);
 }
 FAKE_API int cuMemFreeHost(void* pointer) {
     FAKE_RELEASE(cuMemFreeHost, gpu().release(pointer));
 }
 FAKE_API int cuMemHostGetDevicePointer_v2(void** device, void* host, unsigned) {
-    FAKE_CALL(cuMemHostGetDevicePointer_v2);
+    FAKE_IN_CONTEXT(cuMemHostGetDevicePointer_v2);
     *device = host;
     return 0;
 }
 FAKE_API int cuModuleLoadData(void** module, const void* image) {
-    FAKE_CALL(cuModuleLoadData);
+    FAKE_IN_CONTEXT(cuModuleLoadData);
     return gpu().load(module, image);
 }
 FAKE_API int cuModuleUnload(void* module) {
     FAKE_RELEASE(cuModuleUnload, gpu().unload(module));
 }
 FAKE_API int cuModuleGetFunction(void** function, void* module, const char* name) {
-    FAKE_CALL(cuModuleGetFunction);
+    FAKE_IN_CONTEXT(cuModuleGetFunction);
     return gpu().function(function, module, name);
 }
 FAKE_API int cuFuncSetAttribute(void*, int attribute, int value) {
-    FAKE_CALL(cuFuncSetAttribute);
+    FAKE_IN_CONTEXT(cuFuncSetAttribute);
     if (attribute != 8) return 1;
     gpu().control.dynamic_shared = value;
     return 0;
@@ -147,7 +154,7 @@ FAKE_API int cuFuncSetAttribute(void*, int attribute, int value) {
 FAKE_API int cuLaunchKernel(void* function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                             unsigned block_x, unsigned block_y, unsigned block_z,
                             unsigned shared_bytes, void* stream, void** params, void** extra) {
-    FAKE_CALL(cuLaunchKernel);
+    FAKE_IN_CONTEXT(cuLaunchKernel);
     if (grid_x * grid_y * grid_z == 0 || block_y * block_z != 1 || extra != nullptr) return 1;
     return gpu().launch(function, {grid_x, block_x, shared_bytes,
                                    reinterpret_cast<std::uint64_t>(stream), params[0]});
@@ -156,7 +163,7 @@ FAKE_API int cuTensorMapEncodeTiled(attune::TensorMap* map, int type, unsigned r
                                     const std::uint64_t* sizes, const std::uint64_t* strides_bytes,
                                     const std::uint32_t* box, const std::uint32_t*, int, int, int,
                                     int) {
-    FAKE_CALL(cuTensorMapEncodeTiled);
+    FAKE_IN_CONTEXT(cuTensorMapEncodeTiled);
     if (rank != 4) return 1;
     const auto stride = [&](int i) { return static_cast<long long>(strides_bytes[i] / 2); };
     const attune::TensorMapSpec spec{reinterpret_cast<attune::DevicePtr>(base),
@@ -170,15 +177,15 @@ FAKE_API int cuTensorMapEncodeTiled(attune::TensorMap* map, int type, unsigned r
     return gpu().emulator().encode_tensor_map(spec, *map) ? 0 : 1;
 }
 FAKE_API int cuEventCreate(void** event, unsigned) {
-    FAKE_CALL(cuEventCreate);
+    FAKE_IN_CONTEXT(cuEventCreate);
     return gpu().create_event(event);
 }
 FAKE_API int cuEventRecord(void* event, void*) {
-    FAKE_CALL(cuEventRecord);
+    FAKE_IN_CONTEXT(cuEventRecord);
     return gpu().record(event);
 }
 FAKE_API int cuEventElapsedTime(float* milliseconds, void* start, void* stop) {
-    FAKE_CALL(cuEventElapsedTime);
+    FAKE_IN_CONTEXT(cuEventElapsedTime);
     return gpu().elapsed(milliseconds, start, stop);
 }
 FAKE_API int cuEventDestroy_v2(void* event) {

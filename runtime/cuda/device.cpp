@@ -77,6 +77,7 @@ struct Cuda {
     static constexpr DriverCall get_function{"cuModuleGetFunction", &Driver::cuModuleGetFunction};
     static constexpr DriverCall set_attribute{"cuFuncSetAttribute", &Driver::cuFuncSetAttribute};
     static constexpr DriverCall launch{"cuLaunchKernel", &Driver::cuLaunchKernel};
+    static constexpr DriverCall encode{"cuTensorMapEncodeTiled", &Driver::cuTensorMapEncodeTiled};
     static constexpr DriverCall synchronize{"cuCtxSynchronize", &Driver::cuCtxSynchronize};
     static constexpr DriverCall create_event{"cuEventCreate", &Driver::cuEventCreate};
     static constexpr DriverCall record{"cuEventRecord", &Driver::cuEventRecord};
@@ -129,11 +130,9 @@ public:
                                          2 * std::uint64_t(spec.strides.batch)};
         const std::uint32_t box[] = {64, std::uint32_t(spec.box_rows), 1, 1};
         const std::uint32_t steps[] = {1, 1, 1, 1};
-        return driver_.check(driver_.cuTensorMapEncodeTiled(
-                                 &map, spec.dtype == DType::f16 ? tensor_map_f16 : tensor_map_bf16,
-                                 4, reinterpret_cast<void*>(spec.base), sizes, strides, box, steps,
-                                 0, tensor_map_swizzle_128, tensor_map_l2_promotion_256, 0),
-                             "cuTensorMapEncodeTiled");
+        return call(Cuda::encode, &map, spec.dtype == DType::f16 ? tensor_map_f16 : tensor_map_bf16,
+                    4, reinterpret_cast<void*>(spec.base), sizes, strides, box, steps, 0,
+                    tensor_map_swizzle_128, tensor_map_l2_promotion_256, 0);
     }
 };
 
