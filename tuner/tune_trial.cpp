@@ -8,8 +8,10 @@ namespace attune {
 
 MeasurePolicy screening_policy() {
     MeasurePolicy policy;
-    policy.max_bursts = 3;
-    policy.target_spread = 0.02;
+    policy.launches_per_burst = 6;
+    policy.max_bursts = 2;
+    policy.drop_factor = 1.03;
+    policy.idle_gap_ms = 40;
     return policy;
 }
 
