@@ -22,6 +22,7 @@ enum {
     invalid_value = 1,
     out_of_memory = 2,
     invalid_image = 200,
+    invalid_context = 201,
     no_binary_for_gpu = 209,
     invalid_handle = 400,
     not_found = 500,

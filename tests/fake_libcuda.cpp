@@ -25,14 +25,15 @@ int give(int& counter, int by) {
     return 0;
 }
 
-constexpr int invalid_context = 201;
-
 }  // namespace
 
 /// What the driver does only for a thread with a current context.
 #define FAKE_IN_CONTEXT(name) \
     FAKE_CALL(name);          \
-    if (gpu().control.bound == 0) return invalid_context
+    if (gpu().control.bound == 0) return attune::fake_result::invalid_context
+#define FAKE_RELEASE_IN_CONTEXT(name, release)                                 \
+    if (gpu().control.bound == 0) return attune::fake_result::invalid_context; \
+    FAKE_RELEASE(name, release)
 
 FAKE_API FakeControl* fake_control() {
     return &gpu().control;
@@ -108,7 +109,7 @@ FAKE_API int cuMemAlloc_v2(void** pointer, std::size_t bytes) {
     return gpu().allocate(pointer, bytes);
 }
 FAKE_API int cuMemFree_v2(void* pointer) {
-    FAKE_RELEASE(cuMemFree_v2, gpu().release(pointer));
+    FAKE_RELEASE_IN_CONTEXT(cuMemFree_v2, gpu().release(pointer));
 }
 FAKE_API int cuMemcpyHtoD_v2(void* to, const void* from, std::size_t bytes) {
     FAKE_IN_CONTEXT(cuMemcpyHtoD_v2);
@@ -127,7 +128,7 @@ FAKE_API int cuMemHostAlloc(void** pointer, std::size_t bytes, unsigned) {
     return gpu().allocate(pointer, bytes);
 }
 FAKE_API int cuMemFreeHost(void* pointer) {
-    FAKE_RELEASE(cuMemFreeHost, gpu().release(pointer));
+    FAKE_RELEASE_IN_CONTEXT(cuMemFreeHost, gpu().release(pointer));
 }
 FAKE_API int cuMemHostGetDevicePointer_v2(void** device, void* host, unsigned) {
     FAKE_IN_CONTEXT(cuMemHostGetDevicePointer_v2);
@@ -139,7 +140,7 @@ FAKE_API int cuModuleLoadData(void** module, const void* image) {
     return gpu().load(module, image);
 }
 FAKE_API int cuModuleUnload(void* module) {
-    FAKE_RELEASE(cuModuleUnload, gpu().unload(module));
+    FAKE_RELEASE_IN_CONTEXT(cuModuleUnload, gpu().unload(module));
 }
 FAKE_API int cuModuleGetFunction(void** function, void* module, const char* name) {
     FAKE_IN_CONTEXT(cuModuleGetFunction);
@@ -189,5 +190,5 @@ FAKE_API int cuEventElapsedTime(float* milliseconds, void* start, void* stop) {
     return gpu().elapsed(milliseconds, start, stop);
 }
 FAKE_API int cuEventDestroy_v2(void* event) {
-    FAKE_RELEASE(cuEventDestroy_v2, gpu().destroy_event(event));
+    FAKE_RELEASE_IN_CONTEXT(cuEventDestroy_v2, gpu().destroy_event(event));
 }
