@@ -122,7 +122,23 @@ Result<std::unique_ptr<attune::Device>> open_device(std::string_view name) {
     return attune::open_gpu(name);
 }
 
+Result<attune::Restriction> restriction_of(const attune_options& given) {
+    attune::Restriction restriction{given.family == nullptr ? "" : given.family,
+                                    given.max_shared_bytes};
+    if (!restriction.family.empty() && attune::find_family(restriction.family) == nullptr)
+        return Error{Code::invalid_argument,
+                     formatted("there is no kernel family '{}'", restriction.family),
+                     "`attune explain` lists them; NULL is all"};
+    if (restriction.max_shared_bytes < 0)
+        return Error{Code::invalid_argument,
+                     formatted("max_shared_bytes is {}", restriction.max_shared_bytes),
+                     "pass bytes, or 0 for what the device has"};
+    return restriction;
+}
+
 Result<void> open(const attune_options& given, attune_context& context) {
+    auto restriction = restriction_of(given);
+    if (!restriction) return restriction.error();
     std::unique_ptr<attune::Device> opened;
     if (given.backend == nullptr) {
         auto device = open_device(given.device == nullptr ? "" : given.device);
@@ -135,6 +151,7 @@ Result<void> open(const attune_options& given, attune_context& context) {
         given.store_path == nullptr ? attune::default_store_path() : given.store_path;
     options.strict = given.strict != 0;
     options.log = log != nullptr && std::strcmp(log, "1") == 0;
+    options.restriction = std::move(*restriction);
     auto& device = given.backend == nullptr ? opened : given.backend->device;
     auto loader = attune::Loader::open(device, std::move(options), &context);
     if (!loader) return loader.error();
@@ -159,7 +176,8 @@ attune_status attune_open(const attune_options* options, attune_context** contex
     return guarded(nullptr, [&]() -> Result<void> {
         if (context == nullptr) return null_argument("context");
         *context = nullptr;
-        const attune_options defaults{sizeof(attune_options), nullptr, nullptr, nullptr, 0};
+        attune_options defaults{};
+        defaults.struct_bytes = sizeof defaults;
         const attune_options& given = options == nullptr ? defaults : *options;
         if (auto good = check_struct(&given, "attune_options"); !good) return good;
         auto opened = std::make_unique<attune_context>();

@@ -70,9 +70,13 @@ typedef struct attune_options {
     const char*
         store_path; /* SQLite file; NULL = $ATTUNE_STORE, else $XDG_DATA_HOME/attune/store.sqlite,
                        else ~/.local/share/attune/store.sqlite */
-    attune_backend* backend; /* NULL, or a device from another library; the context owns it from a
-                                successful attune_open on */
-    int strict;              /* 1: records made with another driver are not used. Default 0 */
+    attune_backend* backend;  /* NULL, or a device from another library; the context owns it from a
+                                 successful attune_open on */
+    int strict;               /* 1: records made with another driver are not used. Default 0 */
+    const char* family;       /* NULL, or "mma", ...: only records of `attune tune --family` */
+    int32_t max_shared_bytes; /* 0, or bytes: only records of `attune tune --max-smem` with the
+                                 same number. Records of a sweep without either answer only where
+                                 neither is given */
 } attune_options;
 
 typedef struct attune_tensor_strides {

@@ -100,13 +100,13 @@ Result<const Answer*> Loader::find(const Problem& problem) {
 }
 
 Result<Answer> Loader::look_up(const Problem& problem) {
-    Match match = best_match(records_, problem);
+    Match match = best_match(records_, problem, options_.restriction.text());
     if (match.record == nullptr) return without_record(problem);
     auto kernel = kernel_of(*match.record);
     if (!kernel && kernel.error().code == Code::not_found) {
         // A tuner has replaced the record, and its binary with it, since the records were read.
         if (auto read = read_records(); !read) return read.error();
-        match = best_match(records_, problem);
+        match = best_match(records_, problem, options_.restriction.text());
         if (match.record == nullptr) return without_record(problem);
         kernel = kernel_of(*match.record);
     }
@@ -133,8 +133,9 @@ Result<Answer> Loader::look_up(const Problem& problem) {
 /// The default config of the family that the model prefers, or why there is none.
 Answer Loader::without_record(const Problem& problem) const {
     Answer answer;
-    const Target& target = device_->info().target;
-    const auto families = applicable_families(problem.signature, target);
+    const Target target = options_.restriction.applied_to(device_->info().target);
+    const auto families =
+        applicable_families(problem.signature, target, options_.restriction.family);
     if (!families) {
         answer.advice = families.error().text();
         return answer;
@@ -150,8 +151,8 @@ Answer Loader::without_record(const Problem& problem) const {
     // An imported record has no binary before it is built; tuning would make one too, but longer.
     bool imported = false;
     for (const Record& record : records_)
-        imported = imported ||
-                   (record.problem.signature == problem.signature && record.restriction.empty());
+        imported = imported || (record.problem.signature == problem.signature &&
+                                record.restriction == options_.restriction.text());
     answer.advice = imported ? command("build") : tune_command(problem);
     return answer;
 }
@@ -187,7 +188,10 @@ std::string Loader::command(const std::string& verb) const {
 }
 
 std::string Loader::tune_command(const Problem& problem) const {
-    return command("tune") + " --shapes " + problem.text();
+    const auto& [family, max_shared_bytes] = options_.restriction;
+    return formatted(
+        "{}{}{} --shapes {}", command("tune"), family.empty() ? "" : " --family " + family,
+        max_shared_bytes == 0 ? "" : formatted(" --max-smem {}", max_shared_bytes), problem.text());
 }
 
 Result<void> Loader::launch(const attune_kernel& kernel, const Problem& problem,

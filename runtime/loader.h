@@ -46,6 +46,7 @@ public:
         std::string store_path;
         bool strict = false;
         bool log = false;
+        Restriction restriction = {};
     };
 
     /// Takes the device where it succeeds.

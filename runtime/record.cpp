@@ -1,5 +1,6 @@
 #include "runtime/record.h"
 
+#include <algorithm>
 #include <array>
 
 #include "generator/formatted.h"
@@ -25,6 +26,20 @@ Result<Enum> parse_name(std::string_view text, const char* what, const Names& na
 }
 
 }  // namespace
+
+std::string Restriction::text() const {
+    std::string text;
+    if (!family.empty()) text = "family=" + family;
+    if (max_shared_bytes > 0)
+        text += formatted("{}max_smem={}", text.empty() ? "" : ",", max_shared_bytes);
+    return text;
+}
+
+Target Restriction::applied_to(Target target) const {
+    if (max_shared_bytes > 0)
+        target.shared_bytes_per_cta = std::min(target.shared_bytes_per_cta, max_shared_bytes);
+    return target;
+}
 
 DeviceKey device_key(const DeviceInfo& info) {
     const Target& target = info.target;

@@ -57,10 +57,22 @@ const char* name_of(Effort effort);
 Result<Evidence> parse_evidence(std::string_view text);
 Result<Effort> parse_effort(std::string_view text);
 
+/// What a search or a look-up is limited to. Records made under a restriction answer only requests
+/// with the same one.
+struct Restriction {
+    std::string family;        // "" = all
+    int max_shared_bytes = 0;  // per CTA; 0 = the device's
+
+    /// As records hold it: "", "family=mma", "family=mma,max_smem=101376".
+    std::string text() const;
+    /// The target as a restricted search sees it.
+    Target applied_to(Target target) const;
+};
+
 struct Record {
     DeviceKey device;
     Problem problem;
-    std::string restriction;  // "" or what the request was limited to: "family=mma,max_smem=101376"
+    std::string restriction;  // Restriction::text()
 
     std::string config;
     std::string entry;

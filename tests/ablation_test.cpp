@@ -133,7 +133,7 @@ TEST(Ablation, TimesEveryStepOnTheEmulator) {
     request.problem = *Problem::parse("f16.d16.causal/b1.h1.kv1.q32.k32");
     request.workers.command = {ATTUNE_WORKER_CHILD, "real"};
     request.workers.compile_processes = 2;
-    request.max_shared_bytes = 4096;  // no table point is as small: few kernels to compile
+    request.restriction.max_shared_bytes = 4096;  // no table point is as small: few kernels to compile
     request.candidates = 2;
     std::vector<std::string> stages;
     const auto report =
@@ -170,7 +170,7 @@ TEST(Ablation, WithoutAWorkerOrAFamilyItFails) {
     request.workers.command = {ATTUNE_WORKER_CHILD, "exit"};
     EXPECT_FALSE(run_ablation(request, {})) << "a worker that does not start";
     request.workers.command = {ATTUNE_WORKER_CHILD, "real"};
-    request.family = "none";
+    request.restriction.family = "none";
     EXPECT_EQ(run_ablation(request, {}).error().code, Code::invalid_argument);
 }
 

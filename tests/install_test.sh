@@ -4,6 +4,8 @@
 set -eu
 build=$1 examples=$2
 export ATTUNE_STORE=$3
+CMAKE_GENERATOR=$(sed -n 's/^CMAKE_GENERATOR:INTERNAL=//p' "$build/CMakeCache.txt")
+export CMAKE_GENERATOR # CMake's default needs make, which nothing else does
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 prefix=$work/prefix

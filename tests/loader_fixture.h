@@ -51,7 +51,14 @@ protected:
     attune_status try_open(int strict = 0) {
         auto* backend = new attune_backend{std::make_unique<FakeDevice>(target, log)};
         const std::string file = path();
-        const attune_options options{sizeof options, nullptr, file.c_str(), backend, strict};
+        const char* family = restriction.family.empty() ? nullptr : restriction.family.c_str();
+        const attune_options options{sizeof options,
+                                     nullptr,
+                                     file.c_str(),
+                                     backend,
+                                     strict,
+                                     family,
+                                     restriction.max_shared_bytes};
         const attune_status status = attune_open(&options, &context);
         if (status != ATTUNE_OK) delete backend;
         return status;
@@ -100,6 +107,7 @@ protected:
 
     TempFolder folder;
     Target target;
+    Restriction restriction;
     Store store;
     std::shared_ptr<FakeLog> log = std::make_shared<FakeLog>();
     attune_context* context = nullptr;

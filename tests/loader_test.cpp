@@ -19,20 +19,30 @@ TEST(LoaderOpen, NamesWhatIsWrong) {
         attune_status status;
         const char* named;
     } cases[] = {
-        {{0, nullptr, nullptr, nullptr, 0}, ATTUNE_INVALID_ARGUMENT, "struct_bytes is 0"},
-        {{8, nullptr, nullptr, nullptr, 0}, ATTUNE_INVALID_ARGUMENT, "struct_bytes is 8"},
-        {{sizeof(attune_options), "cuda", store.c_str(), nullptr, 0},
+        {{0, nullptr, nullptr, nullptr, 0, nullptr, 0},
+         ATTUNE_INVALID_ARGUMENT,
+         "struct_bytes is 0"},
+        {{8, nullptr, nullptr, nullptr, 0, nullptr, 0},
+         ATTUNE_INVALID_ARGUMENT,
+         "struct_bytes is 8"},
+        {{sizeof(attune_options), "cuda", store.c_str(), nullptr, 0, nullptr, 0},
          ATTUNE_INVALID_ARGUMENT,
          "'cuda'"},
-        {{sizeof(attune_options), "cuda:x", store.c_str(), nullptr, 0},
+        {{sizeof(attune_options), "cuda:x", store.c_str(), nullptr, 0, nullptr, 0},
          ATTUNE_INVALID_ARGUMENT,
          "cuda:0"},
-        {{sizeof(attune_options), "cuda:-1", store.c_str(), nullptr, 0},
+        {{sizeof(attune_options), "cuda:-1", store.c_str(), nullptr, 0, nullptr, 0},
          ATTUNE_INVALID_ARGUMENT,
          "cuda:0"},
-        {{sizeof(attune_options), "emu:h200", store.c_str(), nullptr, 0},
+        {{sizeof(attune_options), "emu:h200", store.c_str(), nullptr, 0, nullptr, 0},
          ATTUNE_UNSUPPORTED,
          "attune_emu_backend"},
+        {{sizeof(attune_options), "cuda", store.c_str(), nullptr, 0, "none", 0},
+         ATTUNE_INVALID_ARGUMENT,
+         "no kernel family 'none'"},
+        {{sizeof(attune_options), "cuda", store.c_str(), nullptr, 0, nullptr, -1},
+         ATTUNE_INVALID_ARGUMENT,
+         "max_shared_bytes is -1"},
     };
     for (const auto& [options, status, named] : cases) {
         auto* context = reinterpret_cast<attune_context*>(1);
@@ -48,7 +58,7 @@ TEST(LoaderOpen, NamesWhatIsWrong) {
 TEST_F(LoaderTest, AMissingStoreLeavesTheBackendToItsOwner) {
     auto* backend = new attune_backend{std::make_unique<FakeDevice>(target, log)};
     const std::string none = folder.file("none");
-    const attune_options options{sizeof options, nullptr, none.c_str(), backend, 0};
+    const attune_options options{sizeof options, nullptr, none.c_str(), backend, 0, nullptr, 0};
     EXPECT_EQ(attune_open(&options, &context), ATTUNE_NOT_FOUND);
     EXPECT_THAT(attune_last_error(nullptr), HasSubstr("attune tune"));
     EXPECT_NE(backend->device, nullptr);
@@ -117,6 +127,31 @@ TEST_F(LoaderTest, FindsExactBucketAndEstimate) {
     context = nullptr;
     EXPECT_EQ(log->unloads, 1);
     EXPECT_TRUE(log->closed);
+}
+
+TEST_F(LoaderTest, ARestrictedContextHasItsOwnRecords) {
+    add(q64);
+    add(q64, "a small kernel", [](Record& record) { record.restriction = "max_smem=65536"; });
+    restriction.max_shared_bytes = 65536;
+    open();
+    const attune_answer small = find(q64);
+    EXPECT_EQ(small.match, ATTUNE_MATCH_EXACT);
+    ASSERT_EQ(log->loads.size(), 1u);
+    EXPECT_EQ(log->loads[0], "a small kernel");
+    const attune_answer bucket = find(q256);
+    EXPECT_EQ(bucket.match, ATTUNE_MATCH_BUCKET);
+    EXPECT_EQ(bucket.kernel, small.kernel);
+    EXPECT_THAT(bucket.advice, HasSubstr(" --max-smem 65536 --shapes "));
+}
+
+TEST_F(LoaderTest, ARestrictedContextWithoutARecordSaysHowToMakeOne) {
+    add(q64);
+    restriction.family = "mma";
+    open();
+    const attune_answer none = find(q64);
+    EXPECT_EQ(none.match, ATTUNE_MATCH_ESTIMATE);
+    EXPECT_THAT(none.config, StartsWith("mma/"));
+    EXPECT_THAT(none.advice, HasSubstr(" --family mma --shapes "));
 }
 
 TEST_F(LoaderTest, NoneSaysWhyWhereNoFamilyFits) {

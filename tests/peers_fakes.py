@@ -19,6 +19,8 @@ void attune_close(attune_context* context) { (void)context; }
 attune_status attune_open(const attune_options* o, attune_context** context) {
     *context = NULL;
     if (o->struct_bytes != sizeof *o || strcmp(o->device, "cuda:3") || o->backend || o->strict) return ATTUNE_INTERNAL;
+    if (o->family ? strcmp(o->family, "wgmma") || o->max_shared_bytes != 101376 : o->max_shared_bytes != 0)
+        return ATTUNE_NOT_FOUND;
     if (o->store_path && !strcmp(o->store_path, "missing")) return ATTUNE_IO_ERROR;
     *context = (attune_context*)&kernel;
     return ATTUNE_OK;

@@ -200,6 +200,11 @@ class LoaderTest(unittest.TestCase):
         )
         attune.close()
 
+    def test_restrictions_arrive(self):
+        loader.Attune(self.library, "cuda:3", family="wgmma", max_shared_bytes=101376).close()
+        with self.assertRaises(loader.AttuneError):
+            loader.Attune(self.library, "cuda:3", family="wgmma")
+
     def test_errors_carry_the_librarys_message(self):
         with self.assertRaisesRegex(loader.AttuneError, "^io_error: no store; run tune$"):
             loader.Attune(self.library, "cuda:3", "missing")
@@ -381,12 +386,18 @@ class TorchTest(unittest.TestCase):
         results = {**described, "schema": 1, "source_hash": None, "summary": {}, "rows": rows}
         self.assertEqual(report.check({**results, "peers": ["fa2", "cudnn"]}), [])
 
-    def test_family_restricts_ours(self):
-        text = "bf16.d64.full/b1.h4.kv2.q16.k16"
-        _, (row,) = self.measure([text], family="wgmma")
-        self.assertIn("family is mma", row["notes"]["ours"])
-        _, (row,) = self.measure([text], family="mma")
-        self.assertNotIn("ours", row["notes"])
+    def test_a_restriction_reaches_the_library(self):
+        import gpu
+
+        opened = []
+        with mock.patch.object(gpu, "Attune", lambda *given: opened.append(given)):
+            queue = FakeQueue()
+            queue.is_available = lambda: True
+            queue.set_device = queue.init = lambda *_: None
+            queue.get_device_properties = lambda _: None
+            with mock.patch.object(torch, "cuda", queue):
+                gpu.Gpu("cuda:3", "given.so", None, None, [], ("wgmma", 101376))
+        self.assertEqual(opened, [("given.so", "cuda:3", None, "wgmma", 101376)])
 
 
 if __name__ == "__main__":

@@ -159,7 +159,7 @@ TEST_F(TuneTest, ABudgetThatIsUsedUpLeavesTheRest) {
 TEST_F(TuneTest, ARestrictedRequestIsAnotherKey) {
     TuneRequest sweep = request(Effort::estimate);
     tune_one(sweep);
-    sweep.max_shared_bytes = 2048;
+    sweep.restriction.max_shared_bytes = 2048;
     const TuneOutcome outcome = tune_one(sweep);
     ASSERT_EQ(outcome.error.code, Code::ok) << outcome.error.text();
     EXPECT_EQ(outcome.record.restriction, "max_smem=2048");
@@ -224,9 +224,9 @@ TEST_F(TuneTest, BenchGivesARowPerConfig) {
 }
 
 TEST(Restriction, NamesWhatItIsLimitedTo) {
-    EXPECT_EQ(restriction_of("", 0), "");
-    EXPECT_EQ(restriction_of("mma", 0), "family=mma");
-    EXPECT_EQ(restriction_of("mma", 101376), "family=mma,max_smem=101376");
+    EXPECT_EQ((Restriction{"", 0}.text()), "");
+    EXPECT_EQ((Restriction{"mma", 0}.text()), "family=mma");
+    EXPECT_EQ((Restriction{"mma", 101376}.text()), "family=mma,max_smem=101376");
 }
 
 }  // namespace

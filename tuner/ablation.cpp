@@ -31,7 +31,8 @@ Family narrowed(const Family& family, const Settings& settings) {
 }
 
 Result<const Family*> family_of(const AblationRequest& request, const Target& target) {
-    const auto able = applicable_families(request.problem.signature, target, request.family);
+    const auto able =
+        applicable_families(request.problem.signature, target, request.restriction.family);
     if (!able) return able.error();
     for (const Family* family : *able)
         if (!family->ablation.empty()) return family;
@@ -198,10 +199,7 @@ Result<AblationReport> run_ablation(const AblationRequest& request,
     if (auto valid = validate(request.problem); !valid) return valid.error();
     auto bench = WorkerBench::open(request.workers, request.device, request.seed);
     if (!bench) return bench.error();
-    Target target = bench->info().target;
-    if (request.max_shared_bytes > 0)
-        target.shared_bytes_per_cta =
-            std::min(target.shared_bytes_per_cta, request.max_shared_bytes);
+    const Target target = request.restriction.applied_to(bench->info().target);
     const auto family = family_of(request, target);
     if (!family) return family.error();
     auto pool = CompilePool::open(

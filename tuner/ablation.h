@@ -17,8 +17,7 @@ namespace attune {
 struct AblationRequest {
     std::string device;
     Problem problem;
-    std::string family;        // "" = the first that runs the problem and has steps
-    int max_shared_bytes = 0;  // 0 = the device's
+    Restriction restriction;  // family "" = the first that runs the problem and has steps
     unsigned seed = 0;
     WorkerOptions workers;
     int candidates = 16;  // of a step; more where the tables have more

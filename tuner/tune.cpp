@@ -30,20 +30,11 @@ Result<Sweep> open_sweep(const TuneRequest& request) {
     auto pool = CompilePool::open(
         request.workers, compiler_for(bench->info().target.vendor, bench->info().emulated));
     if (!pool) return pool.error();
-    Target target = bench->info().target;
-    if (request.max_shared_bytes > 0)
-        target.shared_bytes_per_cta =
-            std::min(target.shared_bytes_per_cta, request.max_shared_bytes);
+    Target target = request.restriction.applied_to(bench->info().target);
     const DeviceKey device = device_key(bench->info());
-    return Sweep{request,
-                 plan_of(request.effort),
-                 std::move(*bench),
-                 std::move(*pool),
-                 std::move(*store),
-                 std::move(target),
-                 device,
-                 restriction_of(request.family, request.max_shared_bytes),
-                 {}};
+    return Sweep{request,          plan_of(request.effort),    std::move(*bench),
+                 std::move(*pool), std::move(*store),          std::move(target),
+                 device,           request.restriction.text(), {}};
 }
 
 /// The record that makes a problem done already, if --resume may skip it.
@@ -55,14 +46,6 @@ Result<std::optional<Record>> finished_record(const Sweep& sweep, const Problem&
 }
 
 }  // namespace
-
-std::string restriction_of(const std::string& family, int max_shared_bytes) {
-    std::string text;
-    if (!family.empty()) text = "family=" + family;
-    if (max_shared_bytes > 0)
-        text += formatted("{}max_smem={}", text.empty() ? "" : ",", max_shared_bytes);
-    return text;
-}
 
 Target target_of(const DeviceKey& device) {
     for (const Target& known : known_targets())

@@ -40,10 +40,9 @@ struct TuneRequest {
     std::string device;  // "cuda:0", "emu:h200"
     std::vector<Problem> problems;
     Effort effort = Effort::measure;
-    double budget_s = 0;       // 0 = none; the sweep stops after the problem that overruns it
-    std::string family;        // "" = all
-    int max_shared_bytes = 0;  // 0 = the device's
-    bool resume = false;       // skip problems that have a record of this effort or more
+    double budget_s = 0;  // 0 = none; the sweep stops after the problem that overruns it
+    Restriction restriction;
+    bool resume = false;  // skip problems that have a record of this effort or more
     std::string store_path;
     unsigned seed = 0;
     WorkerOptions workers;
@@ -67,10 +66,6 @@ struct TuneOutcome {
     bool skipped = false;  // resume found it done
     Error error{Code::ok, "", ""};
 };
-
-/// What a record's restriction says of a request limited to a family or an amount of shared memory:
-/// "family=mma,max_smem=101376"; "" for none.
-std::string restriction_of(const std::string& family, int max_shared_bytes);
 
 /// What the kernels of a record are emitted for: the first known GPU of the device's arch, else its
 /// vendor and arch alone.

@@ -60,7 +60,8 @@ private:
         if (s.batch == 0 || s.heads_q == 0 || s.seqlen_q == 0 || s.seqlen_kv == 0)
             return Error{Code::invalid_argument, "a problem with a size of 0 has nothing to tune",
                          "tune a shape of the same signature: its kernel serves this one too"};
-        auto able = applicable_families(problem_.signature, sweep_.target, sweep_.request.family);
+        auto able = applicable_families(problem_.signature, sweep_.target,
+                                        sweep_.request.restriction.family);
         if (!able) return able.error();
         families_ = std::move(*able);
         for (const Family* family : families_)

@@ -37,6 +37,12 @@ std::vector<Axis> axes() {
          128,
          "keys of one step of the loop"},
         {"s", "stages", {1, 2, 3, 4, 5, 6}, {}, 2, "slots of the K ring and of the V ring"},
+        {"qs",
+         "q_stages",
+         {1, 2},
+         {},
+         1,
+         "slots for Q: with two, Q of the next q-tile comes early"},
         {"rescale",
          "rescale",
          {each_step, when_moved, stale},
@@ -80,6 +86,10 @@ bool turns_mean_something(const Signature&, const Config& c, const Target&) {
     return c["pp"] == 0 || c["q"] > 64;
 }
 
+bool q_stages_mean_something(const Signature&, const Config& c, const Target&) {
+    return c["qs"] == 1 || c["sched"] == persistent;
+}
+
 bool sections_mean_something(const Signature& s, const Config& c, const Target&) {
     return c["sec"] == 0 || s.mask == Mask::causal;
 }
@@ -92,9 +102,13 @@ std::vector<Constraint> constraints() {
          registers_fit},
         {"shared memory",
          "Q and the K and V rings fit a CTA's shared memory",
-         {"q", "kv", "s"},
+         {"q", "kv", "s", "qs"},
          shared_fits_cta},
         {"turns", "ping-pong needs two consumers", {"q", "pp"}, turns_mean_something},
+        {"next Q",
+         "a second slot for Q needs a CTA with more than one q-tile",
+         {"qs", "sched"},
+         q_stages_mean_something},
         {"order", "sections of heads need a causal mask", {"sec"}, sections_mean_something},
     };
 }
@@ -177,8 +191,8 @@ WgmmaNeeds wgmma_needs(const Signature& signature, const Config& config) {
     needs.producer_registers = split.producer;
     needs.consumer_registers = split.consumer;
     const int chunks = (needs.head_dim_padded + 63) / 64;
-    const int barriers = 16 * (1 + 2 * config["s"]);
-    needs.shared_bytes = needs.consumers * chunks * 64 * 128 +
+    const int barriers = 16 * (config["qs"] + 2 * config["s"]);
+    needs.shared_bytes = config["qs"] * needs.consumers * chunks * 64 * 128 +
                          2 * config["s"] * chunks * config["kv"] * 128 + barriers;
     return needs;
 }

@@ -29,7 +29,7 @@ public:
         : p_(p),
           mask_{p.seqlen_kv, p.seqlen_kv - p.seqlen_q},
           barriers_(shared),
-          q_tile_(matrix_descriptor(shared + L::consumer() * L::chunks * L::q_chunk_bytes, 16)),
+          q_ring_(matrix_descriptor(shared + L::consumer() * L::chunks * L::q_chunk_bytes, 16)),
           k_ring_(matrix_descriptor(shared + L::k_offset, 16)),
           v_ring_(matrix_descriptor(shared + L::v_offset, L::kv_chunk_bytes)),
           softmax_(p.scale_log2) {}
@@ -52,13 +52,12 @@ private:
         ATTUNE_UNROLL
         for (int i = 0; i < 4 * L::d_tiles; ++i) o[0][i / 4][i % 4] = 0;
         if (loaded > 0) {
-            mbarrier_wait(barriers_.q_full(), q_.parity);
+            mbarrier_wait(barriers_.q_full(q_.slot), q_.parity);
             skip(loaded - tiles, loaded);
             if (tiles > 0)
                 walk(tiles, o);
             else
                 release_q();
-            q_.next();
         }
         softmax_.finish(o);
         store(work, o);
@@ -69,7 +68,7 @@ private:
     /// sets without moves.
     ATTUNE_DEVICE void walk(int tiles, Output& o) {
         const int whole = V::overlap ? mask_.whole_tiles(first_row_, V::tile_kv) : 0;
-        const int serial = tiles - ((whole < tiles ? whole : tiles - 1) & ~1);
+        const int serial = tiles - (whole < tiles ? whole : tiles - 1);
         P p, other;
         {
             Scores s;
@@ -83,10 +82,20 @@ private:
         ATTUNE_UNROLL_N(1)
         for (; step < serial; ++step) advance_by_one<true>(tiles - 1 - step, p, p, o);
         ATTUNE_UNROLL_N(1)
-        for (; step < tiles; step += 2) {
+        for (; step + 1 < tiles; step += 2) {
             advance_by_one<false>(tiles - 1 - step, p, other, o);
             advance_by_one<false>(tiles - 2 - step, other, p, o);
         }
+        if (step < tiles) {
+            advance_by_one<false>(0, p, other, o);
+            finish(other, o);
+        } else {
+            finish(p, o);
+        }
+    }
+
+    /// P V of the last tile.
+    ATTUNE_DEVICE void finish(const P& p, Output& o) {
         release_q();
         multiply_pv(p, o);
         settle_o(o);
@@ -117,12 +126,13 @@ private:
     ATTUNE_DEVICE void multiply_qk(Scores& s) {
         mbarrier_wait(barriers_.k_full(k_.slot), k_.parity);
         wgmma_fence();
+        const MatrixDescriptor q = advance(q_ring_, q_.slot * L::q_bytes);
         const MatrixDescriptor k = advance(k_ring_, k_.slot * L::stage_bytes);
         ATTUNE_UNROLL
         for (int step = 0; step < L::d_steps; ++step) {
             const int chunk = step / 4, within = step % 4 * 32;
             Wgmma<V::tile_kv, Element>::ss(
-                &s[0][0][0], advance(q_tile_, chunk * L::q_chunk_bytes + within),
+                &s[0][0][0], advance(q, chunk * L::q_chunk_bytes + within),
                 advance(k, chunk * L::kv_chunk_bytes + within), step > 0);
         }
         wgmma_commit();
@@ -199,7 +209,8 @@ private:
     }
 
     ATTUNE_DEVICE void release_q() {
-        if (lane_index() == 0) mbarrier_arrive(barriers_.q_empty());
+        if (lane_index() == 0) mbarrier_arrive(barriers_.q_empty(q_.slot));
+        q_.next();
     }
     ATTUNE_DEVICE void release_k() {
         if (lane_index() == 0) mbarrier_arrive(barriers_.k_empty(k_.slot));
@@ -223,9 +234,9 @@ private:
     const AttentionParams& p_;
     KeyMask<V::causal> mask_;
     Barriers<V> barriers_;
-    MatrixDescriptor q_tile_, k_ring_, v_ring_;
+    MatrixDescriptor q_ring_, k_ring_, v_ring_;
     Softmax softmax_;
-    Cursor<1> q_;
+    Cursor<V::q_stages> q_;
     Cursor<V::stages> k_, v_;
     int first_row_ = 0;  // of this warpgroup
 };

@@ -25,12 +25,12 @@ struct Layout {
     static constexpr int d_steps = columns / 16;    // of Q K^T
     static constexpr int key_steps = V::tile_kv / 16;
 
-    // Q [warpgroup][chunk][64 rows], then rings of K and of V [stage][chunk][tile_kv rows].
+    // Rings of Q [stage][warpgroup][chunk][64 rows], of K and of V [stage][chunk][tile_kv rows].
     static constexpr int q_chunk_bytes = 64 * 128;
     static constexpr int q_bytes = consumers * chunks * q_chunk_bytes;
     static constexpr int kv_chunk_bytes = V::tile_kv * 128;
     static constexpr int stage_bytes = chunks * kv_chunk_bytes;
-    static constexpr int k_offset = q_bytes;
+    static constexpr int k_offset = V::q_stages * q_bytes;
     static constexpr int v_offset = k_offset + V::stages * stage_bytes;
     static constexpr int barrier_offset = v_offset + V::stages * stage_bytes;
 
@@ -45,8 +45,8 @@ struct Layout {
     ATTUNE_DEVICE static int warp_row() { return consumer() * 64 + warp_index() % 4 * 16; }
 };
 
-/// mbarriers: full and empty of Q and of every slot of the K and V rings. A load fills, all
-/// consumer warps empty. Fulls are waited for with the parity of the lap, empties with that of the
+/// mbarriers: full and empty of every slot of the Q, K and V rings. A load fills, all consumer
+/// warps empty. Fulls are waited for with the parity of the lap, empties with that of the
 /// lap before.
 template <class V>
 class Barriers {
@@ -55,17 +55,19 @@ class Barriers {
 public:
     ATTUNE_DEVICE explicit Barriers(SharedAddress shared) : base_(shared + L::barrier_offset) {}
 
-    ATTUNE_DEVICE SharedAddress q_full() const { return base_; }
-    ATTUNE_DEVICE SharedAddress q_empty() const { return base_ + 8; }
-    ATTUNE_DEVICE SharedAddress k_full(int slot) const { return base_ + 16 + 32 * slot; }
-    ATTUNE_DEVICE SharedAddress k_empty(int slot) const { return base_ + 24 + 32 * slot; }
-    ATTUNE_DEVICE SharedAddress v_full(int slot) const { return base_ + 32 + 32 * slot; }
-    ATTUNE_DEVICE SharedAddress v_empty(int slot) const { return base_ + 40 + 32 * slot; }
+    ATTUNE_DEVICE SharedAddress q_full(int slot) const { return base_ + 16 * slot; }
+    ATTUNE_DEVICE SharedAddress q_empty(int slot) const { return q_full(slot) + 8; }
+    ATTUNE_DEVICE SharedAddress k_full(int slot) const {
+        return base_ + 16 * V::q_stages + 32 * slot;
+    }
+    ATTUNE_DEVICE SharedAddress k_empty(int slot) const { return k_full(slot) + 8; }
+    ATTUNE_DEVICE SharedAddress v_full(int slot) const { return k_full(slot) + 16; }
+    ATTUNE_DEVICE SharedAddress v_empty(int slot) const { return k_full(slot) + 24; }
 
     /// By all threads of the CTA.
     ATTUNE_DEVICE void init() const {
         if (thread_index() == 0) {
-            for (int i = 0; i < 1 + 2 * V::stages; ++i) {
+            for (int i = 0; i < V::q_stages + 2 * V::stages; ++i) {
                 mbarrier_init(base_ + 16 * i, 1);
                 mbarrier_init(base_ + 16 * i + 8, 4 * L::consumers);
             }

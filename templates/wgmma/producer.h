@@ -30,11 +30,12 @@ public:
 
 private:
     ATTUNE_DEVICE void load_q(const Work& work, int first_row) {
-        mbarrier_wait(barriers_.q_empty(), q_.parity ^ 1);
-        mbarrier_arrive_expect(barriers_.q_full(), L::q_bytes);
+        mbarrier_wait(barriers_.q_empty(q_.slot), q_.parity ^ 1);
+        mbarrier_arrive_expect(barriers_.q_full(q_.slot), L::q_bytes);
+        const SharedAddress tile = shared_ + q_.slot * L::q_bytes;
         for (int w = 0; w < L::consumers; ++w)
-            load(p_.q, shared_ + w * L::chunks * L::q_chunk_bytes, L::q_chunk_bytes,
-                 barriers_.q_full(), first_row + 64 * w, work.head, work.batch);
+            load(p_.q, tile + w * L::chunks * L::q_chunk_bytes, L::q_chunk_bytes,
+                 barriers_.q_full(q_.slot), first_row + 64 * w, work.head, work.batch);
         q_.next();
     }
 
@@ -60,7 +61,7 @@ private:
     const TmaAttentionParams& p_;
     SharedAddress shared_;
     Barriers<V> barriers_;
-    Cursor<1> q_;
+    Cursor<V::q_stages> q_;
     Cursor<V::stages> kv_;
 };
 

@@ -15,8 +15,9 @@ namespace attune {
 namespace {
 
 struct Arguments {
-    std::string problem, device, store, family;
-    int max_shared_bytes = 0, rows = 30;
+    std::string problem, device, store;
+    Restriction restriction;
+    int rows = 30;
     bool ablation = false;
 };
 
@@ -67,11 +68,9 @@ std::vector<Line> measured_lines(const std::vector<Measurement>& rows, const Rec
 }
 
 Result<std::vector<Line>> estimated_lines(const Arguments& arguments, const Problem& problem,
-                                          Target target) {
-    if (arguments.max_shared_bytes > 0)
-        target.shared_bytes_per_cta =
-            std::min(target.shared_bytes_per_cta, arguments.max_shared_bytes);
-    const auto able = applicable_families(problem.signature, target, arguments.family);
+                                          const Target& unrestricted) {
+    const Target target = arguments.restriction.applied_to(unrestricted);
+    const auto able = applicable_families(problem.signature, target, arguments.restriction.family);
     if (!able) return able.error();
     std::vector<Line> lines;
     for (const Config& config :
@@ -143,8 +142,7 @@ Result<Code> explain(const Cli& cli, const Arguments& arguments) {
     if (!problem) return problem.error();
     if (auto valid = validate(*problem); !valid) return valid.error();
     if (arguments.ablation)
-        return explain_ablation(
-            cli, {arguments.device, *problem, arguments.family, arguments.max_shared_bytes, 0, {}});
+        return explain_ablation(cli, {arguments.device, *problem, arguments.restriction, 0, {}});
     const auto path = store_path_of(arguments.store);
     if (!path) return path.error();
     const auto store = Store::open(*path, Store::Access::read);
@@ -153,7 +151,7 @@ Result<Code> explain(const Cli& cli, const Arguments& arguments) {
     if (!key) return key.error();
     const auto target = target_of_key(*key);
     if (!target) return target.error();
-    const std::string restriction = restriction_of(arguments.family, arguments.max_shared_bytes);
+    const std::string restriction = arguments.restriction.text();
     const auto record = store->find(*key, *problem, restriction);
     if (!record) return record.error();
     const auto rows = store->measurements(*key, *problem, restriction);
@@ -190,8 +188,9 @@ void add_explain_command(CLI::App& app, Cli& cli) {
         ->required();
     command->add_option("--device", arguments->device,
                         "cuda:N, hip:N, emu:<gpu>, a known GPU's id or a name");
-    command->add_option("--family", arguments->family, "the record limited to this family");
-    command->add_option("--max-smem", arguments->max_shared_bytes,
+    command->add_option("--family", arguments->restriction.family,
+                        "the record limited to this family");
+    command->add_option("--max-smem", arguments->restriction.max_shared_bytes,
                         "the record limited to this shared memory");
     CLI::Option* rows =
         command->add_option("--rows", arguments->rows, "candidates printed; default 30");

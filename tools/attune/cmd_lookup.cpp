@@ -11,8 +11,8 @@ namespace {
 
 struct Arguments {
     std::vector<std::string> shapes;
-    std::string device, store, family;
-    int max_shared_bytes = 0;
+    std::string device, store;
+    Restriction restriction;
 };
 
 // ---- show -------------------------------------------------------------------------------------
@@ -127,8 +127,7 @@ struct Answer {
 Answer look_up(const std::vector<Record>& records, const Problem& problem, const DeviceKey& key,
                const Arguments& arguments) {
     Answer answer;
-    const Match match =
-        best_match(records, problem, restriction_of(arguments.family, arguments.max_shared_bytes));
+    const Match match = best_match(records, problem, arguments.restriction.text());
     if (match.record != nullptr) {
         const Record& r = *match.record;
         answer = {match.distance == 0 ? "exact" : "bucket",
@@ -144,9 +143,11 @@ Answer look_up(const std::vector<Record>& records, const Problem& problem, const
     if (match.record != nullptr) return answer;
     answer.match = "none";
     const std::string name = key.name.starts_with("emu ") ? key.name.substr(4) : key.name;
-    for (const Target& target : known_targets()) {
-        if (target.name != name) continue;
-        const auto able = applicable_families(problem.signature, target, arguments.family);
+    for (const Target& known : known_targets()) {
+        if (known.name != name) continue;
+        const Target target = arguments.restriction.applied_to(known);
+        const auto able =
+            applicable_families(problem.signature, target, arguments.restriction.family);
         if (!able) {
             answer.advice = able.error().text();
             break;
@@ -215,8 +216,9 @@ void add_lookup_commands(CLI::App& app, Cli& cli) {
         ->required();
     lookup_command->add_option("--device", asked->device,
                                "cuda:N, hip:N, emu:<gpu>, a known GPU's id or a name");
-    lookup_command->add_option("--family", asked->family, "records limited to this family");
-    lookup_command->add_option("--max-smem", asked->max_shared_bytes,
+    lookup_command->add_option("--family", asked->restriction.family,
+                               "records limited to this family");
+    lookup_command->add_option("--max-smem", asked->restriction.max_shared_bytes,
                                "records limited to this shared memory");
     add_store_option(*lookup_command, asked->store);
     lookup_command->footer("Exit code 0 if every problem has an exact or a bucket match.");

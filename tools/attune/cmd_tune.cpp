@@ -175,8 +175,10 @@ void add_tune(CLI::App& app, Cli& cli) {
                         "stop after the problem that overruns it: 90s, 10m, 2h");
     command->add_flag("--resume", request.resume,
                       "skip problems that have a record of this effort or more");
-    command->add_option("--family", request.family, "only this kernel family");
-    command->add_option("--max-smem", request.max_shared_bytes, "bytes of shared memory per CTA")
+    command->add_option("--family", request.restriction.family, "only this kernel family");
+    command
+        ->add_option("--max-smem", request.restriction.max_shared_bytes,
+                     "bytes of shared memory per CTA")
         ->check(CLI::PositiveNumber);
     command->add_option("--seed", request.seed, "of the inputs; default 0");
     command

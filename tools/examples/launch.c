@@ -87,7 +87,7 @@ static int parse_problem(const char* text, attune_problem* p) {
 }
 
 static int open_device(const char* device, attune_context** context) {
-    attune_options options = {sizeof options, device, NULL, NULL, 0};
+    attune_options options = {.struct_bytes = sizeof options, .device = device};
     if (strncmp(device, "emu:", 4) == 0 &&
         attune_emu_backend(device + 4, &options.backend) != ATTUNE_OK) {
         fprintf(stderr, "%s: there is no such GPU to emulate\n", device);

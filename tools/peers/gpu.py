@@ -27,16 +27,16 @@ def driver_version():
 
 
 class Gpu:
-    def __init__(self, device, library, store, policy, peers, family=None, sustained_s=0):
+    def __init__(self, device, library, store, policy, peers, restriction=(None, 0), sustained_s=0):
         if not torch.cuda.is_available():
             raise CannotRun("PyTorch sees no CUDA device: run this on a machine with one")
         torch.cuda.set_device(device)
         torch.backends.cuda.matmul.allow_tf32 = False
         torch.cuda.init()
         self._device, self._policy, self._peers = device, policy, peers
-        self._family, self._sustained_s = family, sustained_s
+        self._sustained_s = sustained_s
         self._properties = torch.cuda.get_device_properties(device)
-        self._attune = Attune(find_library(library), device, store)
+        self._attune = Attune(find_library(library), device, store, *restriction)
 
     def describe(self):
         return {
@@ -99,9 +99,6 @@ class Gpu:
     def _prepare(self, name, answer, problem, inputs, reference):
         """A candidate that has run on set 0, warm, and its (max, RMS) error there."""
         if name == "ours":
-            family = text_of(answer.config).split("/")[0] if answer.kernel else None
-            if family and self._family not in (None, family):
-                raise CannotTime(f"the record's family is {family}, not {self._family}")
             run = ours(self._attune, answer, problem, inputs)
         else:
             run = PEERS[name](problem, inputs)

@@ -19,6 +19,8 @@ class Options(ctypes.Structure):
         ("store_path", c_char_p),
         ("backend", c_void_p),
         ("strict", c_int),
+        ("family", c_char_p),
+        ("max_shared_bytes", c_int32),
     ]
 
 
@@ -89,13 +91,19 @@ def c_problem(problem):
 class Attune:
     """A device and a store, opened. Kernels live as long as this object."""
 
-    def __init__(self, library, device, store=None):
+    def __init__(self, library, device, store=None, family=None, max_shared_bytes=0):
         self._context = c_void_p()
         try:
             self._library = _declare(ctypes.CDLL(library))
         except (OSError, AttributeError) as error:
             raise CannotRun(f"cannot load {library}: {error}; give --library PATH") from error
-        options = Options(sizeof(Options), device.encode(), store.encode() if store else None)
+        options = Options(
+            sizeof(Options),
+            device.encode(),
+            store.encode() if store else None,
+            family=family.encode() if family else None,
+            max_shared_bytes=max_shared_bytes,
+        )
         self._check(self._library.attune_open(byref(options), byref(self._context)))
 
     def version(self):

@@ -60,11 +60,14 @@ def parse_arguments(arguments):
     parser.add_argument("--library", help="libattune.so ($ATTUNE_LIBRARY, else the newest build's)")
     parser.add_argument("--store", help="store of records (as the library: $ATTUNE_STORE, ...)")
     parser.add_argument("--device", default="cuda:0", help="(%(default)s)")
-    parser.add_argument("--family", help="count only our kernels of this family")
+    parser.add_argument("--family", help="our records of `attune tune --family`")
+    parser.add_argument(
+        "--max-smem", type=int, default=0, metavar="BYTES", help="our records of `attune tune --max-smem`"
+    )
     parser.add_argument(
         "--out",
         type=Path,
-        help="results file (results/<gpu>.<preset>[.<family>].json; none for --problems)",
+        help="results file (results/<gpu>.<preset>[.<family>][.<bytes>].json; none for --problems)",
     )
     parser.add_argument("--bursts", type=int, default=6, help="per candidate (%(default)s)")
     parser.add_argument("--gap-ms", type=float, default=60, help="idle before each (%(default)s)")
@@ -81,8 +84,8 @@ def parse_arguments(arguments):
     options.peers = [name for name in options.peers.split(",") if name]
     if unknown := set(options.peers) - set(PEERS):
         parser.error(f"no peer '{unknown.pop()}': there are {', '.join(PEERS)}")
-    if options.bursts < 1 or options.gap_ms < 0 or options.sustained < 0:
-        parser.error("--bursts is 1 or more, --gap-ms and --sustained are 0 or more")
+    if options.bursts < 1 or min(options.gap_ms, options.sustained, options.max_smem) < 0:
+        parser.error("--bursts is 1 or more, --gap-ms, --sustained and --max-smem are 0 or more")
     return options
 
 
@@ -101,7 +104,7 @@ def open_gpu(options):
         options.store,
         policy,
         options.peers,
-        options.family,
+        (options.family, options.max_smem),
         options.sustained,
     )
 
@@ -116,8 +119,8 @@ def main(arguments=None):
     def path_of(gpu_name):
         if options.out or not options.preset:
             return options.out
-        parts = (report.gpu_slug(gpu_name), options.preset, options.family, "json")
-        return RESULTS / ".".join(filter(None, parts))
+        parts = (report.gpu_slug(gpu_name), options.preset, options.family, options.max_smem, "json")
+        return RESULTS / ".".join(str(part) for part in parts if part)
 
     try:
         if options.preset:
