@@ -140,6 +140,8 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"bf16.d64.full.lse/b1.h2.kv1.q130.k200", "wgmma/q192.kv48.rescale=stale.pp=yes"},
         Case{"f16.d64.causal.lse/b1.h2.kv1.q130.k200",
              "wgmma/q128.kv48.s3.rescale=stale.pp=yes.sched=persist.sec8", 3},
+        Case{"bf16.d64.causal.lse/b1.h3.kv1.q300.k330",
+             "wgmma/q128.kv64.s3.qs2.rescale=stale.sched=persist", 2},
         Case{"f16.d80.causal.lse/b2.h2.kv1.q200.k130", "wgmma/q64.kv80.s1.rescale=stale"},
         Case{"bf16.d72.full.lse/b1.h2.kv1.q130.k200", "wgmma/q128.kv112.rescale=moved.pp=yes"}));
 

@@ -173,13 +173,15 @@ constexpr Victim one_slot{"wgmma/q128.kv48.s1.overlap=no", "bf16.d16.causal/b1.h
 constexpr Victim ping_pong{"wgmma/q128.kv48.rescale=stale.pp=yes",
                            "bf16.d16.causal/b1.h1.kv1.q250.k250"};
 constexpr Victim persistent{"wgmma/q128.kv48.sched=persist", "bf16.d16.full/b1.h7.kv1.q30.k50"};
+constexpr Victim two_q_slots{"wgmma/q128.kv48.qs2.sched=persist",
+                             "bf16.d16.full/b1.h10.kv1.q30.k50"};
 constexpr Victim one_tile{"mfma/q64.kv32.w2.mma16", "bf16.d32.full/b1.h1.kv1.q64.k150",
                           "emu:mi300x"};
 constexpr Victim direct_k{"mfma/q64.kv32.w2.mma16.s2.k=lds", "bf16.d32.full/b1.h1.kv1.q64.k150",
                           "emu:mi300x"};
 constexpr Victim victims[] = {ring_bar_3, ring_bar_1,    ring_mbar,     split,    per_head,
                               deferred,   deferred_mbar, two_consumers, one_slot, ping_pong,
-                              persistent, one_tile,      direct_k};
+                              persistent, two_q_slots,   one_tile,      direct_k};
 
 /// Whether a family's kernels include a template.
 bool includes(const Victim& victim, const std::string& file) {

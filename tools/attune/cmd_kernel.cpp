@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
+#include <iterator>
+#include <random>
 #include <set>
 
 #include "generator/emit.h"
@@ -87,7 +89,7 @@ Result<Code> run_emit(const Cli& cli, const EmitArguments& arguments) {
 struct CompileArguments {
     std::vector<std::string> signatures, configs;
     TargetArguments target;
-    int cover_seed = -1;
+    int cover_seed = -1, sample = 0;
     bool tables = false, estimates = false, all = false;
     WorkerOptions workers;
 };
@@ -114,6 +116,23 @@ std::vector<Config> estimates_for(const Family& family, const Signature& signatu
     return configs;
 }
 
+std::vector<Config> all_legal(const Family& family, const Signature& signature,
+                              const Target& target) {
+    std::vector<Config> configs;
+    for_each_legal(family, signature, target, [&](const Config& config) {
+        configs.push_back(config);
+        return true;
+    });
+    return configs;
+}
+
+/// `count` of the configs in their order, the same ones on every run.
+std::vector<Config> sample_of(const std::vector<Config>& configs, int count) {
+    std::vector<Config> drawn;
+    std::sample(configs.begin(), configs.end(), std::back_inserter(drawn), count, std::mt19937(1));
+    return drawn;
+}
+
 std::vector<Config> configs_of(const CompileArguments& arguments, const Family& family,
                                const Signature& signature, const Target& target) {
     std::vector<Config> configs;
@@ -121,16 +140,14 @@ std::vector<Config> configs_of(const CompileArguments& arguments, const Family& 
         configs.insert(configs.end(), more.begin(), more.end());
     };
     const bool chosen = arguments.cover_seed >= 0 || arguments.estimates || arguments.all ||
-                        !arguments.configs.empty();
+                        arguments.sample > 0 || !arguments.configs.empty();
     if (arguments.tables || !chosen) add(family.table_points(signature, target));
     if (arguments.estimates) add(estimates_for(family, signature, target));
     if (arguments.cover_seed >= 0)
         add(pairwise_cover(family, signature, target, unsigned(arguments.cover_seed)));
-    if (arguments.all)
-        for_each_legal(family, signature, target, [&](const Config& config) {
-            configs.push_back(config);
-            return true;
-        });
+    if (arguments.all) add(all_legal(family, signature, target));
+    if (arguments.sample > 0)
+        add(sample_of(all_legal(family, signature, target), arguments.sample));
     std::erase_if(configs, [&](const Config& config) {  // table points of other GPUs
         return broken_constraint(signature, config, target) != nullptr;
     });
@@ -349,7 +366,11 @@ void add_kernel_commands(CLI::App& app, Cli& cli) {
     compile_command->add_flag("--tables", compiled->tables, "the hand-made tables (default)");
     compile_command->add_flag("--estimates", compiled->estimates,
                               "what the model picks for the presets' problems");
-    compile_command->add_flag("--all", compiled->all, "the whole space");
+    compile_command->add_flag("--all", compiled->all, "the whole space: days for some signatures");
+    compile_command
+        ->add_option("--sample", compiled->sample,
+                     "so many of every family's whole space, drawn at random, always the same")
+        ->check(CLI::PositiveNumber);
     compile_command
         ->add_option("--jobs", compiled->workers.compile_processes,
                      "compiler processes; default one per core")
