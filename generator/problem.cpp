@@ -59,7 +59,9 @@ Result<Mask> parse_mask(std::string_view text) {
 }
 
 std::string Signature::text() const {
-    return formatted("{}.d{}.{}{}", name_of(dtype), head_dim, name_of(mask), lse ? ".lse" : "");
+    return formatted("{}.d{}{}.{}{}", name_of(dtype), head_dim,
+                     head_dim_v == 0 ? "" : formatted("v{}", head_dim_v), name_of(mask),
+                     lse ? ".lse" : "");
 }
 
 Result<Signature> Signature::parse(std::string_view text) {
@@ -71,7 +73,14 @@ Result<Signature> Signature::parse(std::string_view text) {
     const auto mask = parse_mask(parts[2]);
     if (!mask) return mask.error();
     Signature signature{*dtype, 0, *mask, parts.size() == 4};
-    if (!parse_field(parts[1], "d", signature.head_dim)) return malformed;
+    const std::size_t value = parts[1].find('v');
+    if (!parse_field(parts[1].substr(0, value), "d", signature.head_dim)) return malformed;
+    if (value != std::string_view::npos) {
+        // One spelling each: "d64v64" is "d64".
+        if (!parse_field(parts[1].substr(value), "v", signature.head_dim_v) ||
+            signature.head_dim_v == signature.head_dim || signature.head_dim_v == 0)
+            return malformed;
+    }
     if (signature.lse && parts[3] != "lse") return malformed;
     return signature;
 }
@@ -111,31 +120,34 @@ Result<Problem> Problem::parse(std::string_view text) {
 }
 
 Strides contiguous_bhsd(const Signature& signature, const Shape& shape) {
-    const auto one = [&](long long heads, long long seqlen) {
-        const long long row = signature.head_dim;
+    const auto one = [](long long heads, long long seqlen, long long row) {
         return TensorStrides{heads * seqlen * row, seqlen * row, row};
     };
-    const TensorStrides q = one(shape.heads_q, shape.seqlen_q);
-    const TensorStrides kv = one(shape.heads_kv, shape.seqlen_kv);
-    return {q, kv, kv, q};
+    const int d = signature.head_dim, value_dim = signature.value_dim();
+    return {one(shape.heads_q, shape.seqlen_q, d), one(shape.heads_kv, shape.seqlen_kv, d),
+            one(shape.heads_kv, shape.seqlen_kv, value_dim),
+            one(shape.heads_q, shape.seqlen_q, value_dim)};
 }
 
 Strides contiguous_bshd(const Signature& signature, const Shape& shape) {
-    const auto one = [&](long long heads, long long seqlen) {
-        const long long head = signature.head_dim;
+    const auto one = [](long long heads, long long seqlen, long long head) {
         return TensorStrides{seqlen * heads * head, head, heads * head};
     };
-    const TensorStrides q = one(shape.heads_q, shape.seqlen_q);
-    const TensorStrides kv = one(shape.heads_kv, shape.seqlen_kv);
-    return {q, kv, kv, q};
+    const int d = signature.head_dim, value_dim = signature.value_dim();
+    return {one(shape.heads_q, shape.seqlen_q, d), one(shape.heads_kv, shape.seqlen_kv, d),
+            one(shape.heads_kv, shape.seqlen_kv, value_dim),
+            one(shape.heads_q, shape.seqlen_q, value_dim)};
 }
 
 Result<void> validate(const Problem& problem) {
     const Signature& s = problem.signature;
     const Shape& shape = problem.shape;
-    if (s.head_dim < 8 || s.head_dim > 256 || s.head_dim % 8 != 0)
-        return invalid(formatted("head_dim {} is not a multiple of 8 from 8 to 256", s.head_dim),
-                       "pad the rows of Q, K and V to the next multiple of 8");
+    const std::pair<const char*, int> dims[] = {{"head_dim", s.head_dim},
+                                                {"head_dim_v", s.value_dim()}};
+    for (const auto& [name, dim] : dims)
+        if (dim < 8 || dim > 256 || dim % 8 != 0)
+            return invalid(formatted("{} {} is not a multiple of 8 from 8 to 256", name, dim),
+                           "pad the rows of Q, K and V to the next multiple of 8");
     const std::pair<const char*, int> sizes[] = {{"batch", shape.batch},
                                                  {"heads_q", shape.heads_q},
                                                  {"heads_kv", shape.heads_kv},
@@ -162,10 +174,12 @@ Result<void> validate(const Problem& problem, const Strides& strides) {
                 return invalid(formatted("a stride of {} is {}: rows would not start on 16 bytes",
                                          name, stride),
                                "strides are multiples of 8 elements, 0 or more");
-    if (strides.o.row < problem.signature.head_dim && problem.shape.seqlen_q > 1)
-        return invalid(formatted("rows of o overlap: row stride {} < head_dim {}", strides.o.row,
-                                 problem.signature.head_dim),
-                       "give o its own rows");
+    const int columns = problem.signature.value_dim();
+    if (strides.o.row < columns && problem.shape.seqlen_q > 1)
+        return invalid(
+            formatted("rows of o overlap: row stride {} < {} {}", strides.o.row,
+                      problem.signature.head_dim_v == 0 ? "head_dim" : "head_dim_v", columns),
+            "give o its own rows");
     return {};
 }
 
@@ -188,13 +202,14 @@ double attended_pairs(const Problem& problem) {
 }
 
 double flops(const Problem& problem) {
-    return 4.0 * problem.signature.head_dim * attended_pairs(problem);
+    const Signature& s = problem.signature;
+    return 2.0 * (s.head_dim + s.value_dim()) * attended_pairs(problem);
 }
 
 double compulsory_bytes(const Problem& problem) {
     const Shape& s = problem.shape;
-    const double rows = 2.0 * s.heads_q * s.seqlen_q + 2.0 * s.heads_kv * s.seqlen_kv;
-    return 2.0 * problem.signature.head_dim * s.batch * rows;
+    const double rows = double(s.heads_q) * s.seqlen_q + double(s.heads_kv) * s.seqlen_kv;
+    return 2.0 * (problem.signature.head_dim + problem.signature.value_dim()) * s.batch * rows;
 }
 
 }  // namespace attune

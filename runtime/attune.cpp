@@ -105,7 +105,8 @@ Result<attune::Problem> problem_of(const attune_problem* given) {
     attune::Problem problem;
     problem.signature = {
         dtype == ATTUNE_F16 ? attune::DType::f16 : attune::DType::bf16, given->head_dim,
-        mask == ATTUNE_MASK_FULL ? attune::Mask::full : attune::Mask::causal, given->want_lse != 0};
+        mask == ATTUNE_MASK_FULL ? attune::Mask::full : attune::Mask::causal, given->want_lse != 0,
+        given->head_dim_v == given->head_dim ? 0 : given->head_dim_v};
     problem.shape = {given->batch, given->heads_q, given->heads_kv, given->seqlen_q,
                      given->seqlen_kv};
     return problem;

@@ -85,20 +85,20 @@ typedef struct attune_tensor_strides {
     int64_t row; /* the head_dim stride is 1 */
 } attune_tensor_strides;
 
-/* What to compute. head_dim: a multiple of 8, 8..256, the same for Q, K, V. heads_q is a multiple
- * of heads_kv. */
+/* What to compute. Head dims are multiples of 8, 8..256. heads_q is a multiple of heads_kv. */
 typedef struct attune_problem {
     size_t struct_bytes; /* sizeof(attune_problem) */
     attune_dtype dtype;
     attune_mask mask;
-    int32_t head_dim;
+    int32_t head_dim; /* of Q and K */
     int32_t batch;
     int32_t heads_q;
     int32_t heads_kv;
     int32_t seqlen_q;
     int32_t seqlen_kv;
-    int32_t want_lse; /* 1: also write the natural-log sum of exponentials, fp32 [batch, heads_q,
-                         seqlen_q] */
+    int32_t want_lse;   /* 1: also write the natural-log sum of exponentials, fp32 [batch, heads_q,
+                           seqlen_q] */
+    int32_t head_dim_v; /* of V and O; 0 = head_dim */
 } attune_problem;
 
 /* Device pointers and strides. q, k, v, o and their strides keep every row on 16 bytes. */

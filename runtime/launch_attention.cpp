@@ -27,22 +27,22 @@ void describe_problem(AttentionParams& params, const Problem& problem, const Str
     params.scale_log2 = scale * log2_e;
 }
 
-Result<void> launch_attention(Device& device, Kernel kernel, const Launch& launch, DType dtype,
-                              int head_dim, const AttentionParams& p, Stream stream) {
+Result<void> launch_attention(Device& device, Kernel kernel, const Launch& launch,
+                              const Signature& signature, const AttentionParams& p, Stream stream) {
     if (launch.tma_rows_q == 0) return device.launch(kernel, launch, &p, sizeof p, stream);
     TmaAttentionParams params{p, {}, {}, {}};
     const struct {
         TensorMapSpec spec;
         TensorMap& map;
     } tensors[] = {
-        {spec_of(p.q, dtype, head_dim, p.seqlen_q, p.heads_q, p.batch, p.q_strides,
-                 launch.tma_rows_q),
+        {spec_of(p.q, signature.dtype, signature.head_dim, p.seqlen_q, p.heads_q, p.batch,
+                 p.q_strides, launch.tma_rows_q),
          params.q},
-        {spec_of(p.k, dtype, head_dim, p.seqlen_kv, p.heads_kv, p.batch, p.k_strides,
-                 launch.tma_rows_kv),
+        {spec_of(p.k, signature.dtype, signature.head_dim, p.seqlen_kv, p.heads_kv, p.batch,
+                 p.k_strides, launch.tma_rows_kv),
          params.k},
-        {spec_of(p.v, dtype, head_dim, p.seqlen_kv, p.heads_kv, p.batch, p.v_strides,
-                 launch.tma_rows_kv),
+        {spec_of(p.v, signature.dtype, signature.value_dim(), p.seqlen_kv, p.heads_kv, p.batch,
+                 p.v_strides, launch.tma_rows_kv),
          params.v},
     };
     for (const auto& [spec, map] : tensors) {

@@ -11,7 +11,8 @@ void describe_problem(AttentionParams& params, const Problem& problem, const Str
 
 /// `params` is complete, strides included. Kernels that load by TMA (launch.tma_rows_q > 0) get
 /// tensor maps beside it. Allocates nothing.
-Result<void> launch_attention(Device& device, Kernel kernel, const Launch& launch, DType dtype,
-                              int head_dim, const AttentionParams& params, Stream stream = 0);
+Result<void> launch_attention(Device& device, Kernel kernel, const Launch& launch,
+                              const Signature& signature, const AttentionParams& params,
+                              Stream stream = 0);
 
 }  // namespace attune

@@ -217,8 +217,7 @@ Result<void> Loader::launch(const attune_kernel& kernel, const Problem& problem,
                      tensors.scale == 0 ? default_scale(problem.signature) : tensors.scale);
     std::unique_lock lock(mutex_, std::defer_lock);
     if (device_->info().emulated) lock.lock();
-    return launch_attention(*device_, kernel.handle, launch, problem.signature.dtype,
-                            problem.signature.head_dim, params, stream);
+    return launch_attention(*device_, kernel.handle, launch, problem.signature, params, stream);
 }
 
 }  // namespace attune

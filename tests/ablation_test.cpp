@@ -133,7 +133,8 @@ TEST(Ablation, TimesEveryStepOnTheEmulator) {
     request.problem = *Problem::parse("f16.d16.causal/b1.h1.kv1.q32.k32");
     request.workers.command = {ATTUNE_WORKER_CHILD, "real"};
     request.workers.compile_processes = 2;
-    request.restriction.max_shared_bytes = 4096;  // no table point is as small: few kernels to compile
+    request.restriction.max_shared_bytes =
+        4096;  // no table point is as small: few kernels to compile
     request.candidates = 2;
     std::vector<std::string> stages;
     const auto report =

@@ -41,15 +41,15 @@ std::vector<std::uint16_t> input_image(const Problem& p, const Placement& at,
     std::vector<std::uint16_t> image(at.inputs, unwritten);
     const Shape& s = p.shape;
     const int d = p.signature.head_dim;
-    const auto put = [&](const std::vector<std::uint16_t>& values, int heads, int rows,
+    const auto put = [&](const std::vector<std::uint16_t>& values, int heads, int rows, int columns,
                          const TensorPlace& place) {
-        for_each_row(s, heads, rows, d, place, [&](long long from, long long to) {
-            std::copy_n(&values[from], d, &image[to]);
+        for_each_row(s, heads, rows, columns, place, [&](long long from, long long to) {
+            std::copy_n(&values[from], columns, &image[to]);
         });
     };
-    put(tensors.q, s.heads_q, s.seqlen_q, at.q);
-    put(tensors.k, s.heads_kv, s.seqlen_kv, at.k);
-    put(tensors.v, s.heads_kv, s.seqlen_kv, at.v);
+    put(tensors.q, s.heads_q, s.seqlen_q, d, at.q);
+    put(tensors.k, s.heads_kv, s.seqlen_kv, d, at.k);
+    put(tensors.v, s.heads_kv, s.seqlen_kv, p.signature.value_dim(), at.v);
     return image;
 }
 
@@ -77,7 +77,7 @@ Error wrong(std::string what) {
 Result<std::vector<std::uint16_t>> take_o(const Problem& p, const Placement& at,
                                           std::vector<std::uint16_t> image) {
     const Shape& s = p.shape;
-    const int d = p.signature.head_dim;
+    const int d = p.signature.value_dim();
     std::vector<std::uint16_t> o(std::size_t(s.batch) * s.heads_q * s.seqlen_q * d);
     for_each_row(s, s.heads_q, s.seqlen_q, d, at.o, [&](long long to, long long from) {
         std::copy_n(&image[from], d, &o[to]);
@@ -117,16 +117,15 @@ HostTensors normal_tensors(const Problem& problem, unsigned seed) {
     std::mt19937 engine(seed);
     std::normal_distribution<float> normal;
     const Shape& s = problem.shape;
-    const auto make = [&](int heads, int rows) {
-        std::vector<std::uint16_t> values(std::size_t(s.batch) * heads * rows *
-                                          problem.signature.head_dim);
+    const auto make = [&](int heads, int rows, int columns) {
+        std::vector<std::uint16_t> values(std::size_t(s.batch) * heads * rows * columns);
         for (std::uint16_t& x : values) x = from_float(normal(engine), problem.signature.dtype);
         return values;
     };
     HostTensors tensors;
-    tensors.q = make(s.heads_q, s.seqlen_q);
-    tensors.k = make(s.heads_kv, s.seqlen_kv);
-    tensors.v = make(s.heads_kv, s.seqlen_kv);
+    tensors.q = make(s.heads_q, s.seqlen_q, problem.signature.head_dim);
+    tensors.k = make(s.heads_kv, s.seqlen_kv, problem.signature.head_dim);
+    tensors.v = make(s.heads_kv, s.seqlen_kv, problem.signature.value_dim());
     return tensors;
 }
 
@@ -136,30 +135,30 @@ Reference reference_of(const Problem& problem, const HostTensors& t) {
 
 Placement place(const Problem& problem, TensorLayout layout) {
     const Shape& s = problem.shape;
-    const long long d = problem.signature.head_dim;
+    const long long qk = problem.signature.head_dim, vo = problem.signature.value_dim();
     const long long rows = std::max(s.seqlen_q, s.seqlen_kv);
-    const auto strides = [&](int heads, int length) {
+    const auto strides = [&](int heads, int length, long long d) {
         if (layout == TensorLayout::bhsd) return TensorStrides{d * heads * length, d * length, d};
         const long long pad = layout == TensorLayout::padded ? 8 : 0;
         return strides_of((d + pad) * heads + pad, d + pad, length);
     };
-    const long long q_size = s.batch * strides(s.heads_q, s.seqlen_q).batch;
-    const long long kv_size = s.batch * strides(s.heads_kv, s.seqlen_kv).batch;
     Placement at{};
-    at.o = {gap, strides(s.heads_q, s.seqlen_q)};
-    at.outputs = q_size + 2 * gap;
+    at.o = {gap, strides(s.heads_q, s.seqlen_q, vo)};
+    at.outputs = s.batch * at.o.strides.batch + 2 * gap;
     if (layout == TensorLayout::fused_qkv) {
-        const TensorStrides fused = strides_of((s.heads_q + 2 * s.heads_kv) * d, d, rows);
-        at.q = {gap, fused};
-        at.k = {gap + s.heads_q * d, fused};
-        at.v = {gap + (s.heads_q + s.heads_kv) * d, fused};
-        at.inputs = 2 * gap + s.batch * fused.batch;
+        const long long q_row = s.heads_q * qk, k_row = s.heads_kv * qk;
+        const long long row = q_row + k_row + s.heads_kv * vo;
+        at.q = {gap, strides_of(row, qk, rows)};
+        at.k = {gap + q_row, strides_of(row, qk, rows)};
+        at.v = {gap + q_row + k_row, strides_of(row, vo, rows)};
+        at.inputs = 2 * gap + s.batch * row * rows;
         return at;
     }
-    at.q = {gap, strides(s.heads_q, s.seqlen_q)};
-    at.k = {2 * gap + q_size, strides(s.heads_kv, s.seqlen_kv)};
-    at.v = {at.k.offset + gap + kv_size, at.k.strides};
-    at.inputs = at.v.offset + kv_size + gap;
+    const auto end = [&](const TensorPlace& t) { return t.offset + s.batch * t.strides.batch; };
+    at.q = {gap, strides(s.heads_q, s.seqlen_q, qk)};
+    at.k = {end(at.q) + gap, strides(s.heads_kv, s.seqlen_kv, qk)};
+    at.v = {end(at.k) + gap, strides(s.heads_kv, s.seqlen_kv, vo)};
+    at.inputs = end(at.v) + gap;
     return at;
 }
 
@@ -225,8 +224,7 @@ Result<void> TestBed::fill_and_launch(const Problem& problem, const Config& conf
     if (done) done = device_->fill(out.ptr(), 0xffffffff, out.bytes());
     if (done) done = device_->fill(lse.ptr(), 0xffffffff, lse.bytes());
     if (done && launch.ctas > 0)
-        done = launch_attention(*device_, *loaded, launch, problem.signature.dtype,
-                                problem.signature.head_dim, params);
+        done = launch_attention(*device_, *loaded, launch, problem.signature, params);
     return done ? device_->synchronize() : done;
 }
 
@@ -282,7 +280,7 @@ Bars bars_of(const Reference& reference) {
 
 std::string difference(const Problem& problem, const Reference& reference, const Outcome& outcome,
                        const Bars& bars, const std::vector<bool>& skip) {
-    const int d = problem.signature.head_dim;
+    const int d = problem.signature.value_dim();
     for (std::size_t row = 0; row < reference.lse.size(); ++row) {
         if (!skip.empty() && skip[row]) continue;
         for (int c = 0; c < d; ++c) {

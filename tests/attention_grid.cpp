@@ -12,14 +12,25 @@ Signature widest_signature() {
     return *Signature::parse("bf16.d32.causal.lse");
 }
 
-std::vector<Signature> grid_signatures() {
+namespace {
+
+std::vector<Signature> all_signatures() {
     std::vector<Signature> signatures;
     for (const char* text :
          {"bf16.d32.causal.lse", "f16.d64.causal.lse", "bf16.d128.causal.lse", "f16.d40.full.lse",
           "bf16.d96.causal", "f16.d128.full.lse", "bf16.d256.causal.lse", "f16.d72.causal",
           "bf16.d160.full.lse", "f16.d192.causal.lse", "bf16.d80.full", "f16.d224.full.lse",
-          "bf16.d64.full.lse", "f16.d256.causal", "bf16.d8.causal.lse"})
+          "bf16.d64.full.lse", "f16.d256.causal", "bf16.d8.causal.lse", "bf16.d192v128.causal.lse",
+          "f16.d40v104.full.lse"})
         signatures.push_back(*Signature::parse(text));
+    return signatures;
+}
+
+}  // namespace
+
+std::vector<Signature> grid_signatures(const Target& target) {
+    std::vector<Signature> signatures = all_signatures();
+    std::erase_if(signatures, [&](const Signature& s) { return !applicable_families(s, target); });
     return signatures;
 }
 
@@ -48,7 +59,8 @@ namespace {
 void add_cases(const Family& family, const Target& target, bool emulated,
                std::vector<GridCase>& cases) {
     constexpr unsigned seed = 2;
-    const std::vector<Signature> signatures = grid_signatures();
+    std::vector<Signature> signatures = all_signatures();
+    std::erase_if(signatures, [&](const Signature& s) { return !family.applicable(s, target); });
     const auto add = [&](const Signature& signature, const Config& config) {
         cases.push_back({signature, config, int(cases.size())});
     };

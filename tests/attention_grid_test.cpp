@@ -119,7 +119,7 @@ TEST(GridCoverage, MeetsEveryLegalPairShapeAndSignature) {
         for (const Shape& shape : shapes_of(grid_case, bed.emulated())) shapes.insert(shape.text());
     }
     EXPECT_TRUE(std::includes(met.begin(), met.end(), legal.begin(), legal.end()));
-    for (const Signature& signature : grid_signatures())
+    for (const Signature& signature : grid_signatures(bed.target()))
         EXPECT_TRUE(signatures.contains(signature.text())) << signature.text();
     for (const Shape& shape : grid_shapes(bed.emulated()))
         EXPECT_TRUE(shapes.contains(shape.text())) << shape.text();
@@ -194,8 +194,7 @@ TEST(GridOffsets, PassTwoToThe31) {
         ASSERT_TRUE(kernel) << kernel.error().text();
         const Launch launch =
             family->launch(problem.signature, config, problem.shape, bed.target());
-        ASSERT_TRUE(launch_attention(bed.device(), *kernel, launch, problem.signature.dtype,
-                                     problem.signature.head_dim, params));
+        ASSERT_TRUE(launch_attention(bed.device(), *kernel, launch, problem.signature, params));
         ASSERT_TRUE(bed.device().synchronize());
         const Bars bars = bars_of(expected.reference);
         EXPECT_EQ(difference(problem, expected.reference, tensors.download(), bars), "");

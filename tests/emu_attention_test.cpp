@@ -41,9 +41,9 @@ protected:
         ASSERT_EQ(broken, nullptr) << broken->name;
     }
 
-    Tensor random_tensor(int heads, int rows) {
+    Tensor random_tensor(int heads, int rows, int columns) {
         std::normal_distribution<float> normal;
-        Tensor tensor(std::size_t(problem.shape.batch) * heads * rows * problem.signature.head_dim);
+        Tensor tensor(std::size_t(problem.shape.batch) * heads * rows * columns);
         for (std::uint16_t& x : tensor) x = from_float(normal(engine), problem.signature.dtype);
         return tensor;
     }
@@ -79,8 +79,7 @@ protected:
         if (GetParam().ctas > 0) launch.ctas = GetParam().ctas;
         const auto kernel = device->load(binary->bytes, binary->entry, launch.shared_bytes);
         if (!kernel) return kernel.error();
-        return launch_attention(*device, *kernel, launch, problem.signature.dtype,
-                                problem.signature.head_dim, params);
+        return launch_attention(*device, *kernel, launch, problem.signature, params);
     }
 
     std::unique_ptr<EmuDevice> device;
@@ -91,16 +90,17 @@ protected:
 
 TEST_P(EmuAttention, IsRight) {
     const Shape& s = problem.shape;
-    const Tensor q = random_tensor(s.heads_q, s.seqlen_q);
-    const Tensor k = random_tensor(s.heads_kv, s.seqlen_kv);
-    const Tensor v = random_tensor(s.heads_kv, s.seqlen_kv);
-    const DevicePtr o = *device->allocate(2 * q.size());
-    const std::size_t rows = q.size() / problem.signature.head_dim;
+    const int d = problem.signature.head_dim, value_dim = problem.signature.value_dim();
+    const Tensor q = random_tensor(s.heads_q, s.seqlen_q, d);
+    const Tensor k = random_tensor(s.heads_kv, s.seqlen_kv, d);
+    const Tensor v = random_tensor(s.heads_kv, s.seqlen_kv, value_dim);
+    const std::size_t rows = q.size() / d;
+    const DevicePtr o = *device->allocate(2 * rows * value_dim);
     const DevicePtr lse = *device->allocate(4 * rows);
     const Result<void> ran = run(params_of(q, k, v, o, lse));
     ASSERT_TRUE(ran) << ran.error().text();
 
-    Tensor out(q.size());
+    Tensor out(rows * value_dim);
     std::vector<float> out_lse(rows);
     ASSERT_TRUE(device->copy_to_host(out.data(), o, 2 * out.size()));
     ASSERT_TRUE(device->copy_to_host(out_lse.data(), lse, 4 * rows));
@@ -143,6 +143,9 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"bf16.d64.causal.lse/b1.h3.kv1.q300.k330",
              "wgmma/q128.kv64.s3.qs2.rescale=stale.sched=persist", 2},
         Case{"f16.d80.causal.lse/b2.h2.kv1.q200.k130", "wgmma/q64.kv80.s1.rescale=stale"},
+        Case{"bf16.d80v40.causal.lse/b1.h2.kv1.q130.k200", "wgmma/q128.kv64.rescale=moved"},
+        Case{"f16.d40v136.full.lse/b2.h2.kv2.q100.k90",
+             "wgmma/q128.kv48.s3.qs2.rescale=stale.sched=persist", 1},
         Case{"bf16.d72.full.lse/b1.h2.kv1.q130.k200", "wgmma/q128.kv112.rescale=moved.pp=yes"}));
 
 }  // namespace

@@ -18,7 +18,7 @@ TEST(Signature, TextRoundTrips) {
     for (const char* dtype : {"f16", "bf16"})
         for (const char* mask : {"full", "causal"})
             for (const char* lse : {"", ".lse"})
-                for (const char* dim : {"8", "64", "128", "256"}) {
+                for (const char* dim : {"8", "64", "128", "256", "192v128", "64v256"}) {
                     const std::string text = std::string(dtype) + ".d" + dim + "." + mask + lse;
                     const auto signature = Signature::parse(text);
                     ASSERT_TRUE(signature) << text;
@@ -55,10 +55,13 @@ INSTANTIATE_TEST_SUITE_P(
                     "bf16.d64/b1.h1.kv1.q1.k1", "bf16.d64.full.LSE/b1.h1.kv1.q1.k1",
                     "bf16.d64.full.lse.lse/b1.h1.kv1.q1.k1", "bf16.d.full/b1.h1.kv1.q1.k1",
                     "bf16.d64x.full/b1.h1.kv1.q1.k1", "bf16.d99999999999.full/b1.h1.kv1.q1.k1",
-                    "bf16.d64.full/b1.h1.kv1.q1", "bf16.d64.full/b1.h1.kv1.q1.k1.k1",
-                    "bf16.d64.full/h1.b1.kv1.q1.k1", "bf16.d64.full/b1.h1.kv1.q1.k",
-                    "bf16.d64.full/b1.h1.kv1.q1.k1 ", "bf16.d64.full/b1.h1.kv1.q1.k0x10",
-                    "bf16.d64.full/b1.h1.kv1.q2147483648.k1", "bf16.d64.full/b1.h1.kv1.q1.5.k1"));
+                    "bf16.d64v64.full/b1.h1.kv1.q1.k1", "bf16.d64v0.full/b1.h1.kv1.q1.k1",
+                    "bf16.d64v.full/b1.h1.kv1.q1.k1", "bf16.dv64.full/b1.h1.kv1.q1.k1",
+                    "bf16.d64v8v8.full/b1.h1.kv1.q1.k1", "bf16.d64.full/b1.h1.kv1.q1",
+                    "bf16.d64.full/b1.h1.kv1.q1.k1.k1", "bf16.d64.full/h1.b1.kv1.q1.k1",
+                    "bf16.d64.full/b1.h1.kv1.q1.k", "bf16.d64.full/b1.h1.kv1.q1.k1 ",
+                    "bf16.d64.full/b1.h1.kv1.q1.k0x10", "bf16.d64.full/b1.h1.kv1.q2147483648.k1",
+                    "bf16.d64.full/b1.h1.kv1.q1.5.k1"));
 
 TEST(Problem, ParseNamesTheEmbeddedZero) {
     EXPECT_FALSE(Problem::parse(std::string_view("bf16.d64.full/b1.h1.kv1.q1.k1\0", 30)));
@@ -83,6 +86,8 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(Contradiction{"bf16.d20.full/b1.h1.kv1.q1.k1", "head_dim 20 is not a multiple"},
                     Contradiction{"bf16.d264.full/b1.h1.kv1.q1.k1", "head_dim 264"},
                     Contradiction{"bf16.d0.full/b1.h1.kv1.q1.k1", "head_dim 0"},
+                    Contradiction{"bf16.d64v20.full/b1.h1.kv1.q1.k1", "head_dim_v 20"},
+                    Contradiction{"bf16.d64v264.full/b1.h1.kv1.q1.k1", "head_dim_v 264"},
                     Contradiction{"bf16.d-8.full/b1.h1.kv1.q1.k1", "head_dim -8"},
                     Contradiction{"bf16.d64.full/b-1.h1.kv1.q1.k1", "batch is -1"},
                     Contradiction{"bf16.d64.full/b1.h-2.kv1.q1.k1", "heads_q is -2"},
@@ -115,6 +120,23 @@ TEST(Strides, ContiguousLayouts) {
     EXPECT_EQ(bshd.v.batch, 20 * 3 * 64);
     EXPECT_TRUE(validate(Problem{s, shape}, bhsd));
     EXPECT_TRUE(validate(Problem{s, shape}, bshd));
+}
+
+TEST(Strides, VAndOHaveTheirOwnHeadDim) {
+    const Signature s = *Signature::parse("bf16.d192v128.full");
+    const Shape shape{2, 6, 3, 10, 20};
+    const Strides bhsd = contiguous_bhsd(s, shape), bshd = contiguous_bshd(s, shape);
+    EXPECT_EQ(bhsd.q.row, 192);
+    EXPECT_EQ(bhsd.k.head, 20 * 192);
+    EXPECT_EQ(bhsd.v.batch, 3 * 20 * 128);
+    EXPECT_EQ(bhsd.o.head, 10 * 128);
+    EXPECT_EQ(bshd.k.row, 3 * 192);
+    EXPECT_EQ(bshd.v.row, 3 * 128);
+    EXPECT_EQ(bshd.o.batch, 10 * 6 * 128);
+    Strides overlap = bhsd;
+    overlap.o.row = 120;
+    EXPECT_THAT(validate(Problem{s, shape}, overlap).error().message,
+                HasSubstr("120 < head_dim_v 128"));
 }
 
 TEST(Strides, AreSixtyFourBits) {
@@ -162,6 +184,10 @@ TEST(Problem, BytesAndScale) {
     const Problem p = problem("f16.d128.full/b2.h8.kv2.q100.k300");
     EXPECT_EQ(compulsory_bytes(p), 2.0 * 128 * 2 * (2 * 8 * 100 + 2 * 2 * 300));
     EXPECT_FLOAT_EQ(default_scale(p.signature), 1.0f / std::sqrt(128.0f));
+    const Problem other = problem("f16.d128v32.full/b2.h8.kv2.q100.k300");
+    EXPECT_EQ(compulsory_bytes(other), 2.0 * (128 + 32) * 2 * (8 * 100 + 2 * 300));
+    EXPECT_EQ(flops(other), 2.0 * (128 + 32) * 2 * 8 * 100 * 300);
+    EXPECT_FLOAT_EQ(default_scale(other.signature), 1.0f / std::sqrt(128.0f));
 }
 
 }  // namespace

@@ -28,7 +28,8 @@ inline attune_problem c_problem(const char* text) {
             p.shape.heads_kv,
             p.shape.seqlen_q,
             p.shape.seqlen_kv,
-            p.signature.lse ? 1 : 0};
+            p.signature.lse ? 1 : 0,
+            p.signature.head_dim_v};
 }
 
 class LoaderTest : public ::testing::Test {

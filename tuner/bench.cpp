@@ -111,8 +111,7 @@ Result<AttentionBench::Run> AttentionBench::run(const Candidate& candidate, cons
     if (done) done = bench_case.poison(device_);
     const Signature& signature = bench_case.problem().signature;
     if (done)
-        done = launch_attention(device_, candidate.kernel, launch, signature.dtype,
-                                signature.head_dim, bench_case.params(0));
+        done = launch_attention(device_, candidate.kernel, launch, signature, bench_case.params(0));
     if (done) done = device_.synchronize();
     if (!done) return done.error();
     auto damaged = bench_case.damaged(device_);
@@ -147,8 +146,8 @@ Result<CheckResult> AttentionBench::check(const Candidate& candidate) {
 
 Result<void> AttentionBench::launch_once(const Candidate& candidate, std::size_t input_set) {
     const Signature& signature = tuned_.problem().signature;
-    return launch_attention(device_, candidate.kernel, candidate.launch, signature.dtype,
-                            signature.head_dim, tuned_.params(input_set));
+    return launch_attention(device_, candidate.kernel, candidate.launch, signature,
+                            tuned_.params(input_set));
 }
 
 Result<Burst> AttentionBench::burst(const Candidate& candidate, const MeasurePolicy& policy,

@@ -74,14 +74,17 @@ Result<bool> GuardedOutput::intact(Device& device) const {
 Result<BenchCase> BenchCase::make(Device& device, const Problem& problem, unsigned seed,
                                   std::size_t input_bytes) {
     const Shape& shape = problem.shape;
-    const std::size_t d = problem.signature.head_dim;
+    const std::size_t d = problem.signature.head_dim, value_dim = problem.signature.value_dim();
+    const std::size_t keys = std::size_t(shape.batch) * shape.heads_kv * shape.seqlen_kv;
     BenchCase made;
     made.problem_ = problem;
-    made.q_elements_ = std::size_t(shape.batch) * shape.heads_q * shape.seqlen_q * d;
-    made.kv_elements_ = std::size_t(shape.batch) * shape.heads_kv * shape.seqlen_kv * d;
+    made.q_elements_ = made.rows() * d;
+    made.k_elements_ = keys * d;
+    made.v_elements_ = keys * value_dim;
     // One more alignment step between tensors keeps NaN behind each of them.
-    made.set_bytes_ = aligned(2 * made.q_elements_ + 1) + 2 * aligned(2 * made.kv_elements_ + 1);
-    auto o = GuardedOutput::allocate(device, 2 * made.q_elements_);
+    for (const std::size_t elements : {made.q_elements_, made.k_elements_, made.v_elements_})
+        made.set_bytes_ += aligned(2 * elements + 1);
+    auto o = GuardedOutput::allocate(device, 2 * made.elements());
     if (!o) return o.error();
     made.o_ = *std::move(o);
     if (problem.signature.lse) {
@@ -110,10 +113,10 @@ Result<void> BenchCase::fill_sets(Device& device, unsigned seed, std::size_t cou
         InputSet set;
         set.q = inputs_.ptr() + i * set_bytes_;
         set.k = set.q + aligned(2 * q_elements_ + 1);
-        set.v = set.k + aligned(2 * kv_elements_ + 1);
+        set.v = set.k + aligned(2 * k_elements_ + 1);
         for (const auto& [to, elements] :
-             {std::pair(set.q, q_elements_), std::pair(set.k, kv_elements_),
-              std::pair(set.v, kv_elements_)}) {
+             {std::pair(set.q, q_elements_), std::pair(set.k, k_elements_),
+              std::pair(set.v, v_elements_)}) {
             auto dealt = pool.fill(device, to, elements);
             if (!dealt) return dealt;
         }
@@ -126,7 +129,7 @@ std::size_t BenchCase::rows() const {
     return std::size_t(problem_.shape.batch) * problem_.shape.heads_q * problem_.shape.seqlen_q;
 }
 std::size_t BenchCase::elements() const {
-    return q_elements_;
+    return rows() * problem_.signature.value_dim();
 }
 
 Result<void> BenchCase::reserve_workspace(Device& device, std::size_t bytes) {
@@ -173,9 +176,9 @@ AttentionParams BenchCase::params(std::size_t input_set) const {
 Result<BenchCase::Inputs> BenchCase::read_inputs(Device& device) const {
     auto q = read_back<std::uint16_t>(device, sets_[0].q, q_elements_);
     if (!q) return q.error();
-    auto k = read_back<std::uint16_t>(device, sets_[0].k, kv_elements_);
+    auto k = read_back<std::uint16_t>(device, sets_[0].k, k_elements_);
     if (!k) return k.error();
-    auto v = read_back<std::uint16_t>(device, sets_[0].v, kv_elements_);
+    auto v = read_back<std::uint16_t>(device, sets_[0].v, v_elements_);
     if (!v) return v.error();
     return Inputs{*std::move(q), *std::move(k), *std::move(v)};
 }

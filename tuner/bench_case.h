@@ -76,7 +76,7 @@ private:
     Result<void> fill_sets(Device& device, unsigned seed, std::size_t count);
 
     Problem problem_;
-    std::size_t q_elements_ = 0, kv_elements_ = 0, set_bytes_ = 0;
+    std::size_t q_elements_ = 0, k_elements_ = 0, v_elements_ = 0, set_bytes_ = 0;
     DeviceBuffer inputs_;
     std::vector<InputSet> sets_;
     GuardedOutput o_, lse_, workspace_;

@@ -34,9 +34,9 @@ double distance(double got, double wanted) {
 /// small row may do by chance.
 constexpr double row_slack = 4;
 
-void add_row(Findings& found, const double* got, const double* wanted, std::size_t head_dim) {
+void add_row(Findings& found, const double* got, const double* wanted, std::size_t columns) {
     double error = 0, size = 0;
-    for (std::size_t c = 0; c < head_dim; ++c) {
+    for (std::size_t c = 0; c < columns; ++c) {
         error = std::max(error, distance(got[c], wanted[c]));
         size = std::max(size, std::fabs(wanted[c]));
     }
@@ -45,8 +45,7 @@ void add_row(Findings& found, const double* got, const double* wanted, std::size
 }
 
 bool fits_cpu(const Device& device, const Problem& problem) {
-    return device.info().emulated ||
-           attended_pairs(problem) * problem.signature.head_dim <= cpu_multiply_adds;
+    return device.info().emulated || flops(problem) / 4 <= cpu_multiply_adds;
 }
 
 std::vector<double> widened(const std::vector<float>& values) {
@@ -111,7 +110,7 @@ Result<void> Judge::use_cpu(Device& device, const BenchCase& bench_case) {
     runs_ = {{0, bench_case.rows()}};
     o_ = std::move(reference.o);
     lse_ = std::move(reference.lse);
-    head_dim_ = problem.signature.head_dim;
+    value_dim_ = problem.signature.value_dim();
     set_error_bars(reference.baseline);
     return {};
 }
@@ -127,7 +126,7 @@ Result<void> Judge::use_device(Device& device, Compiler& compiler, const BenchCa
     auto kernel =
         Probe::load(device, compiler, reference_text(signature, device.info().target.wave_size));
     if (!kernel) return kernel.error();
-    auto out = DeviceReference::allocate(device, rows.size(), signature.head_dim);
+    auto out = DeviceReference::allocate(device, rows.size(), signature.value_dim());
     if (!out) return out.error();
     auto done = device.copy_to_device(out->rows.ptr(), rows.data(), 4 * rows.size());
     ReferenceParams params{bench_case.params(0), out->rows.as<unsigned>(),
@@ -138,7 +137,7 @@ Result<void> Judge::use_device(Device& device, Compiler& compiler, const BenchCa
     if (done) done = kernel->launch(ctas, params);
     if (done) done = device.synchronize();
     if (!done) return done;
-    const std::size_t elements = rows.size() * signature.head_dim;
+    const std::size_t elements = rows.size() * signature.value_dim();
     auto o = read_back<float>(device, out->o.ptr(), elements);
     auto baseline = read_back<float>(device, out->baseline.ptr(), elements);
     auto lse = read_back<float>(device, out->lse.ptr(), rows.size());
@@ -147,7 +146,7 @@ Result<void> Judge::use_device(Device& device, Compiler& compiler, const BenchCa
     if (!lse) return lse.error();
     o_ = widened(*o);
     lse_ = widened(*lse);
-    head_dim_ = signature.head_dim;
+    value_dim_ = signature.value_dim();
     set_error_bars(widened(*baseline));
     return load_scan(device, compiler);
 }
@@ -164,8 +163,8 @@ Result<void> Judge::load_scan(Device& device, Compiler& compiler) {
 
 void Judge::set_error_bars(const std::vector<double>& baseline) {
     Findings of_baseline;
-    for (std::size_t i = 0; i < o_.size(); i += head_dim_)
-        add_row(of_baseline, &baseline[i], &o_[i], head_dim_);
+    for (std::size_t i = 0; i < o_.size(); i += value_dim_)
+        add_row(of_baseline, &baseline[i], &o_[i], value_dim_);
     error_bar_ = attune::error_bar(of_baseline.max_error);
     row_error_bar_ = row_slack * of_baseline.max_row_error + 1e-5;
 }
@@ -182,7 +181,7 @@ Result<Findings> Judge::examine(Device& device, const BenchCase& bench_case) con
 Result<void> Judge::compare_rows(Device& device, const BenchCase& bench_case,
                                  Findings& found) const {
     const DType dtype = bench_case.problem().signature.dtype;
-    const std::size_t d = head_dim_;
+    const std::size_t d = value_dim_;
     const double* wanted = o_.data();
     std::vector<double> row(d);
     for (const RowRun& run : runs_) {

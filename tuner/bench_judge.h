@@ -57,7 +57,7 @@ private:
     std::vector<RowRun> runs_;
     std::vector<double> o_;    // of the runs' rows, one after the other
     std::vector<double> lse_;  // likewise
-    std::size_t head_dim_ = 0;
+    std::size_t value_dim_ = 0;
     double error_bar_ = 0;
     double row_error_bar_ = 0;
     std::optional<Probe> scan_;  // where O is scanned on the device

@@ -34,10 +34,11 @@ ProbeText reference_text(const Signature& signature, int wave_size) {
             wave_size * reference_warps,
             formatted("struct Variant {{\n    using Element = {};\n"
                       "    static constexpr int head_dim = {};\n"
+                      "    static constexpr int head_dim_v = {};\n"
                       "    static constexpr bool causal = {};\n"
                       "    static constexpr int warps = {};\n"
                       "    static constexpr int lanes = {};\n}};\n",
-                      element_name(signature.dtype), signature.head_dim,
+                      element_name(signature.dtype), signature.head_dim, signature.value_dim(),
                       signature.mask == Mask::causal, reference_warps, wave_size)};
 }
 ProbeText scan_text(int wave_size) {

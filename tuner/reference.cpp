@@ -28,13 +28,14 @@ public:
     KvHead(const Problem& problem, double scale, const double* k, const double* v)
         : dtype_(problem.signature.dtype),
           keys_(problem.shape.seqlen_kv),
-          columns_(problem.signature.head_dim),
+          depth_(problem.signature.head_dim),
+          columns_(problem.signature.value_dim()),
           scale_(scale),
-          k_(static_cast<std::size_t>(keys_) * columns_),
+          k_(static_cast<std::size_t>(keys_) * depth_),
           v_(v) {
         for (int j = 0; j < keys_; ++j)
-            for (int c = 0; c < columns_; ++c)
-                k_[std::size_t(c) * keys_ + j] = k[std::size_t(j) * columns_ + c];
+            for (int c = 0; c < depth_; ++c)
+                k_[std::size_t(c) * keys_ + j] = k[std::size_t(j) * depth_ + c];
     }
 
     /// Keys 0 .. keys - 1 are attended. Returns the LSE.
@@ -43,7 +44,7 @@ public:
         std::fill_n(baseline, columns_, 0.0);
         if (keys <= 0) return -std::numeric_limits<double>::infinity();
         p_.assign(keys, 0.0);
-        for (int c = 0; c < columns_; ++c) {
+        for (int c = 0; c < depth_; ++c) {
             const double factor = q[c] * scale_;
             const double* k = &k_[std::size_t(c) * keys_];
             for (int j = 0; j < keys; ++j) p_[j] += factor * k[j];
@@ -70,7 +71,8 @@ public:
 private:
     DType dtype_;
     int keys_;
-    int columns_;
+    int depth_;    // of Q and K
+    int columns_;  // of V and O
     double scale_;
     std::vector<double> k_;
     const double* v_;
@@ -82,19 +84,20 @@ private:
 Reference compute_reference(const Problem& problem, float scale, std::span<const std::uint16_t> q,
                             std::span<const std::uint16_t> k, std::span<const std::uint16_t> v) {
     const Shape& shape = problem.shape;
-    const std::size_t d = problem.signature.head_dim;
+    const std::size_t d = problem.signature.head_dim, value_dim = problem.signature.value_dim();
     const DType dtype = problem.signature.dtype;
     const std::vector<double> wide_q = widened(q, dtype), wide_k = widened(k, dtype),
                               wide_v = widened(v, dtype);
     const std::size_t rows = std::size_t(shape.batch) * shape.heads_q * shape.seqlen_q;
-    Reference out{std::vector<double>(rows * d), std::vector<double>(rows * d),
+    Reference out{std::vector<double>(rows * value_dim), std::vector<double>(rows * value_dim),
                   std::vector<double>(rows)};
     const std::size_t rows_per_kv_head =
         std::size_t(shape.heads_q / shape.heads_kv) * shape.seqlen_q;
     const std::size_t kv_heads = std::size_t(shape.batch) * shape.heads_kv;
     for (std::size_t head = 0; head < kv_heads; ++head) {
-        const std::size_t first_key = head * shape.seqlen_kv * d;
-        KvHead kv(problem, scale, wide_k.data() + first_key, wide_v.data() + first_key);
+        const std::size_t first_key = head * shape.seqlen_kv;
+        KvHead kv(problem, scale, wide_k.data() + first_key * d,
+                  wide_v.data() + first_key * value_dim);
         for (std::size_t i = 0; i < rows_per_kv_head; ++i) {
             const std::size_t row = head * rows_per_kv_head + i;
             const int query = static_cast<int>(i % shape.seqlen_q);
@@ -102,7 +105,8 @@ Reference compute_reference(const Problem& problem, float scale, std::span<const
             const int keys = problem.signature.mask == Mask::causal
                                  ? std::min(shape.seqlen_kv, diagonal_end)
                                  : shape.seqlen_kv;
-            out.lse[row] = kv.row(&wide_q[row * d], keys, &out.o[row * d], &out.baseline[row * d]);
+            out.lse[row] = kv.row(&wide_q[row * d], keys, &out.o[row * value_dim],
+                                  &out.baseline[row * value_dim]);
         }
     }
     return out;

@@ -15,6 +15,14 @@ Axis q_operand_axis(QOperand otherwise) {
             "where Q waits: read from shared memory each step, or kept in registers"};
 }
 
+Result<void> one_head_dim(const Signature& signature, const char* family) {
+    if (signature.head_dim_v == 0) return {};
+    return Error{Code::unsupported,
+                 formatted("{} needs one head_dim for Q, K and V, these are {} and {}", family,
+                           signature.head_dim, signature.head_dim_v),
+                 "pad V to the head_dim of Q and K, or use another family"};
+}
+
 std::vector<Config> points_for(std::span<const TableRow> rows, int head_dim) {
     const auto row = std::find_if(rows.begin(), rows.end(),
                                   [&](const TableRow& r) { return head_dim <= r.up_to; });
@@ -34,6 +42,7 @@ Config first_legal(const std::vector<Config>& points, const Signature& signature
 Fields signature_fields(const Signature& signature) {
     return {
         {"head_dim", formatted("{}", signature.head_dim)},
+        {"head_dim_v", formatted("{}", signature.value_dim())},
         {"causal", signature.mask == Mask::causal ? "true" : "false"},
         {"write_lse", signature.lse ? "true" : "false"},
     };

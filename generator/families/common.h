@@ -23,6 +23,9 @@ struct TableRow {
     int up_to;
     std::vector<const char*> configs;
 };
+/// Refuses another head dim for V than for Q and K.
+Result<void> one_head_dim(const Signature& signature, const char* family);
+
 /// The configs of the first row that reaches `head_dim`.
 std::vector<Config> points_for(std::span<const TableRow> rows, int head_dim);
 

@@ -131,7 +131,9 @@ std::vector<Config> table_points(const Signature& s, const Target&) {
          {"wgmma/q128.kv80", "wgmma/q128.kv64.rescale=stale",
           "wgmma/q128.kv64.rescale=stale.sched=persist"}},
     };
-    std::vector<Config> points = points_for(rows, s.head_dim);
+    std::vector<Config> points = points_for(rows, s.value_dim());
+    if (s.head_dim_v != 0)
+        for (Config& point : points_for(rows, s.head_dim)) points.push_back(std::move(point));
     if (s.mask == Mask::causal)
         for (Config& point : points)
             if (point["rescale"] == stale)
@@ -183,17 +185,18 @@ WgmmaNeeds wgmma_needs(const Signature& signature, const Config& config) {
     WgmmaNeeds needs{};
     needs.consumers = config["q"] / 64;
     needs.threads = 128 * (1 + needs.consumers);
-    needs.head_dim_padded = (signature.head_dim + 15) / 16 * 16;
-    needs.accumulators = config["kv"] + needs.head_dim_padded / 2;
+    needs.depth = (signature.head_dim + 15) / 16 * 16;
+    needs.value_columns = (signature.value_dim() + 15) / 16 * 16;
+    needs.accumulators = config["kv"] + needs.value_columns / 2;
     Split split = splits[needs.consumers - 1];
     if (config["sched"] == persistent && needs.consumers == 2)
         split = {40, 232};  // the list of tiles needs more
     needs.producer_registers = split.producer;
     needs.consumer_registers = split.consumer;
-    const int chunks = (needs.head_dim_padded + 63) / 64;
+    const int qk_chunks = (needs.depth + 63) / 64, v_chunks = (needs.value_columns + 63) / 64;
     const int barriers = 16 * (config["qs"] + 2 * config["s"]);
-    needs.shared_bytes = config["qs"] * needs.consumers * chunks * 64 * 128 +
-                         2 * config["s"] * chunks * config["kv"] * 128 + barriers;
+    needs.shared_bytes = config["qs"] * needs.consumers * qk_chunks * 64 * 128 +
+                         config["s"] * (qk_chunks + v_chunks) * config["kv"] * 128 + barriers;
     return needs;
 }
 

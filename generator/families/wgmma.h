@@ -9,9 +9,10 @@ Family wgmma_family();
 
 /// What a config of this family needs, by arithmetic alone (the compiler's report is the truth).
 struct WgmmaNeeds {
-    int consumers;  // warpgroups of 64 query rows
-    int threads;    // with the producer's warpgroup
-    int head_dim_padded;
+    int consumers;           // warpgroups of 64 query rows
+    int threads;             // with the producer's warpgroup
+    int depth;               // head_dim, padded
+    int value_columns;       // of V and O, padded
     int accumulators;        // registers of a consumer thread for S, O and both sets of P
     int producer_registers;  // per thread, after the hand-over
     int consumer_registers;

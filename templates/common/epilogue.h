@@ -1,4 +1,4 @@
-// From accumulators to O and LSE. L is a family's layout: Element, Output, Softmax, head_dim,
+// From accumulators to O and LSE. L is a family's layout: Element, Output, Softmax, value_dim,
 // write_lse, m_blocks, d_tiles, warp_row().
 #pragma once
 
@@ -41,13 +41,13 @@ ATTUNE_DEVICE void store_row(const float (&o)[L::d_tiles][4], int half, float fa
         if (d < whole) {
             quad_transpose(x);
             const int column = 8 * (d + quad_lane);
-            if (valid && column < L::head_dim)
+            if (valid && column < L::value_dim)
                 store_global_128(row + column, U128{x[0], x[1], x[2], x[3]});
         } else {
             ATTUNE_UNROLL
             for (int i = 0; i < L::d_tiles - whole; ++i) {
                 const int column = 8 * (d + i);
-                if (valid && column < L::head_dim)
+                if (valid && column < L::value_dim)
                     store_global_32(row + column + 2 * quad_lane, x[i]);
             }
         }

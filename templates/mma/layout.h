@@ -14,7 +14,7 @@ enum Grid { grid_per_q_tile = 0, grid_per_head = 1 };
 template <class V>
 struct Layout {
     using Element = typename V::Element;
-    static constexpr int head_dim = V::head_dim;
+    static constexpr int value_dim = V::head_dim_v;
     static constexpr bool write_lse = V::write_lse;
     static constexpr bool one_loop = false;
     static constexpr int threads = 32 * V::warps;

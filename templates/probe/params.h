@@ -28,7 +28,7 @@ struct ScanParams {
 };
 
 /// fp32 attention of chosen rows; row = (batch * heads_q + head) * seqlen_q + query.
-/// o, baseline: [row_count, head_dim]; lse: [row_count]. The outputs of `attention` are not used.
+/// o, baseline: [row_count, head_dim_v]; lse: [row_count]. The outputs of `attention` are not used.
 struct ReferenceParams {
     AttentionParams attention;
     const unsigned* rows;

@@ -10,11 +10,11 @@
 
 namespace attune {
 
-/// V: Element, head_dim, causal, lanes (of a warp).
+/// V: Element, head_dim, head_dim_v, causal, lanes (of a warp).
 template <class V>
 class ReferenceRow {
     using Element = typename V::Element;
-    static constexpr int columns = (V::head_dim + V::lanes - 1) / V::lanes;  // of a lane
+    static constexpr int columns = (V::head_dim_v + V::lanes - 1) / V::lanes;  // of a lane
 
 public:
     ATTUNE_DEVICE ReferenceRow(const AttentionParams& p, unsigned row) : p_(p) {
@@ -38,7 +38,7 @@ public:
         ATTUNE_UNROLL
         for (int i = 0; i < columns; ++i) {
             const int column = lane_index() + V::lanes * i;
-            if (column >= V::head_dim) continue;
+            if (column >= V::head_dim_v) continue;
             store_global_f32(o + column, o_[i] * factor);
             store_global_f32(baseline + column, rounded(baseline_[i] * factor));
         }
@@ -106,7 +106,7 @@ private:
             ATTUNE_UNROLL
             for (int i = 0; i < columns; ++i) {
                 const int column = lane_index() + V::lanes * i;
-                if (column >= V::head_dim) continue;
+                if (column >= V::head_dim_v) continue;
                 const float value = to_float(load_global_16(row + column), Element{});
                 o_[i] = fma_rn(exact, value, o_[i]);
                 baseline_[i] = fma_rn(low, value, baseline_[i]);
@@ -131,7 +131,7 @@ ATTUNE_DEVICE void reference_rows(const ReferenceParams& p) {
     if (index >= p.row_count) return;
     ReferenceRow<V> row(p.attention, load_global_32(p.rows + index));
     row.run();
-    const long long first = static_cast<long long>(index) * V::head_dim;
+    const long long first = static_cast<long long>(index) * V::head_dim_v;
     row.store(p.o + first, p.baseline + first, p.lse + index);
 }
 

@@ -62,7 +62,7 @@ ATTUNE_DEVICE void store_tile(const typename Layout<V>::Output& o,
             for (int i = 0; i < words.stores; ++i) {
                 const int column = 2 * A::rows * m + words.first(i, lane);
                 const unsigned(&x)[4] = words.of[i];
-                if (valid && column < V::head_dim)
+                if (valid && column < V::head_dim_v)
                     store_global_128(out.o + row * out.row_stride + column,
                                      U128{x[0], x[1], x[2], x[3]});
             }

@@ -32,7 +32,6 @@ template <class V>
 struct Layout {
     using Element = typename V::Element;
     using A = MatrixAtom<V::atom>;
-    static constexpr int head_dim = V::head_dim;
     static constexpr bool write_lse = V::write_lse;
     static constexpr bool one_loop = V::loops == 1;
     static constexpr int threads = V::wave_size * V::warps;

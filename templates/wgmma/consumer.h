@@ -29,7 +29,7 @@ public:
         : p_(p),
           mask_{p.seqlen_kv, p.seqlen_kv - p.seqlen_q},
           barriers_(shared),
-          q_ring_(matrix_descriptor(shared + L::consumer() * L::chunks * L::q_chunk_bytes, 16)),
+          q_ring_(matrix_descriptor(shared + L::consumer() * L::qk_chunks * L::q_chunk_bytes, 16)),
           k_ring_(matrix_descriptor(shared + L::k_offset, 16)),
           v_ring_(matrix_descriptor(shared + L::v_offset, L::kv_chunk_bytes)),
           softmax_(p.scale_log2) {}
@@ -127,7 +127,7 @@ private:
         mbarrier_wait(barriers_.k_full(k_.slot), k_.parity);
         wgmma_fence();
         const MatrixDescriptor q = advance(q_ring_, q_.slot * L::q_bytes);
-        const MatrixDescriptor k = advance(k_ring_, k_.slot * L::stage_bytes);
+        const MatrixDescriptor k = advance(k_ring_, k_.slot * L::k_bytes);
         ATTUNE_UNROLL
         for (int step = 0; step < L::d_steps; ++step) {
             const int chunk = step / 4, within = step % 4 * 32;
@@ -141,7 +141,7 @@ private:
     ATTUNE_DEVICE void multiply_pv(const P& p, Output& o) {
         mbarrier_wait(barriers_.v_full(v_.slot), v_.parity);
         wgmma_fence();
-        const MatrixDescriptor v = advance(v_ring_, v_.slot * L::stage_bytes);
+        const MatrixDescriptor v = advance(v_ring_, v_.slot * L::v_bytes);
         ATTUNE_UNROLL
         for (int step = 0; step < L::key_steps; ++step)
             Wgmma<L::columns, Element>::rs(&o[0][0][0], p[step], advance(v, step * 16 * 128));

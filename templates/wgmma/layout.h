@@ -11,28 +11,31 @@ namespace attune {
 template <class V>
 struct Layout {
     using Element = typename V::Element;
-    static constexpr int head_dim = V::head_dim;
+    static constexpr int value_dim = V::head_dim_v;
     static constexpr bool write_lse = V::write_lse;
     static constexpr int consumers = V::tile_q / 64;  // warpgroups of 64 query rows
     static_assert(V::tile_q % 64 == 0, "a consumer warpgroup owns 64 query rows");
     static_assert(V::tile_kv % 16 == 0, "P V takes whole 16-key steps");
 
-    static constexpr int columns = (V::head_dim + 15) / 16 * 16;
-    static constexpr int chunks = (columns + 63) / 64;  // of 64 columns, 128-byte rows
+    static constexpr int depth = (V::head_dim + 15) / 16 * 16;      // of Q K^T
+    static constexpr int columns = (V::head_dim_v + 15) / 16 * 16;  // of V and O
+    // Of 64 columns, 128-byte rows.
+    static constexpr int qk_chunks = (depth + 63) / 64, v_chunks = (columns + 63) / 64;
     static constexpr int m_blocks = 1;
     static constexpr int n_tiles = V::tile_kv / 8;  // of S
     static constexpr int d_tiles = columns / 8;     // of O
-    static constexpr int d_steps = columns / 16;    // of Q K^T
+    static constexpr int d_steps = depth / 16;      // of Q K^T
     static constexpr int key_steps = V::tile_kv / 16;
 
     // Rings of Q [stage][warpgroup][chunk][64 rows], of K and of V [stage][chunk][tile_kv rows].
     static constexpr int q_chunk_bytes = 64 * 128;
-    static constexpr int q_bytes = consumers * chunks * q_chunk_bytes;
+    static constexpr int q_bytes = consumers * qk_chunks * q_chunk_bytes;
     static constexpr int kv_chunk_bytes = V::tile_kv * 128;
-    static constexpr int stage_bytes = chunks * kv_chunk_bytes;
+    static constexpr int k_bytes = qk_chunks * kv_chunk_bytes;
+    static constexpr int v_bytes = v_chunks * kv_chunk_bytes;
     static constexpr int k_offset = V::q_stages * q_bytes;
-    static constexpr int v_offset = k_offset + V::stages * stage_bytes;
-    static constexpr int barrier_offset = v_offset + V::stages * stage_bytes;
+    static constexpr int v_offset = k_offset + V::stages * k_bytes;
+    static constexpr int barrier_offset = v_offset + V::stages * v_bytes;
 
     using Fragments = QuadFragments<m_blocks>;
     using Softmax = OnlineSoftmax<static_cast<Rescale>(V::rescale), Fragments>;

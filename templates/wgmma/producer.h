@@ -34,27 +34,29 @@ private:
         mbarrier_arrive_expect(barriers_.q_full(q_.slot), L::q_bytes);
         const SharedAddress tile = shared_ + q_.slot * L::q_bytes;
         for (int w = 0; w < L::consumers; ++w)
-            load(p_.q, tile + w * L::chunks * L::q_chunk_bytes, L::q_chunk_bytes,
-                 barriers_.q_full(q_.slot), first_row + 64 * w, work.head, work.batch);
+            load<L::qk_chunks>(p_.q, tile + w * L::qk_chunks * L::q_chunk_bytes, L::q_chunk_bytes,
+                               barriers_.q_full(q_.slot), first_row + 64 * w, work.head,
+                               work.batch);
         q_.next();
     }
 
     ATTUNE_DEVICE void load_kv(int batch, int head, int tile) {
-        const int offset = kv_.slot * L::stage_bytes, row = tile * V::tile_kv;
+        const int row = tile * V::tile_kv;
         mbarrier_wait(barriers_.k_empty(kv_.slot), kv_.parity ^ 1);
-        mbarrier_arrive_expect(barriers_.k_full(kv_.slot), L::stage_bytes);
-        load(p_.k, shared_ + L::k_offset + offset, L::kv_chunk_bytes, barriers_.k_full(kv_.slot),
-             row, head, batch);
+        mbarrier_arrive_expect(barriers_.k_full(kv_.slot), L::k_bytes);
+        load<L::qk_chunks>(p_.k, shared_ + L::k_offset + kv_.slot * L::k_bytes, L::kv_chunk_bytes,
+                           barriers_.k_full(kv_.slot), row, head, batch);
         mbarrier_wait(barriers_.v_empty(kv_.slot), kv_.parity ^ 1);
-        mbarrier_arrive_expect(barriers_.v_full(kv_.slot), L::stage_bytes);
-        load(p_.v, shared_ + L::v_offset + offset, L::kv_chunk_bytes, barriers_.v_full(kv_.slot),
-             row, head, batch);
+        mbarrier_arrive_expect(barriers_.v_full(kv_.slot), L::v_bytes);
+        load<L::v_chunks>(p_.v, shared_ + L::v_offset + kv_.slot * L::v_bytes, L::kv_chunk_bytes,
+                          barriers_.v_full(kv_.slot), row, head, batch);
         kv_.next();
     }
 
+    template <int chunks>
     ATTUNE_DEVICE void load(const TensorMap& map, SharedAddress to, int chunk_bytes,
                             SharedAddress barrier, int row, int head, int batch) {
-        for (int c = 0; c < L::chunks; ++c)
+        for (int c = 0; c < chunks; ++c)
             tensor_load(to + c * chunk_bytes, map, barrier, 64 * c, row, head, batch);
     }
 

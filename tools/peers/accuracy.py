@@ -16,13 +16,13 @@ def sample_heads(problem, count, seed):
 
 
 def attention(q, k, v, causal, compute):
-    """One head, [seqlen, head_dim] each, in the precision `compute`, row chunk by row chunk. Every
+    """One head, [seqlen, head dim] each, in the precision `compute`, row chunk by row chunk. Every
     step rounds to `compute`. A row that sees no key is 0."""
     q, k, v = q.to(compute), k.to(compute), v.to(compute)
     shift, scale = k.shape[0] - q.shape[0], 1 / math.sqrt(q.shape[1])
     rows = max(1, CHUNK_SCORES // k.shape[0])
     keys = torch.arange(k.shape[0], device=q.device)
-    out = torch.empty_like(q)
+    out = v.new_empty((q.shape[0], v.shape[1]))
     for first in range(0, q.shape[0], rows):
         part = slice(first, first + rows)
         scores = (q[part] @ k.T) * scale
@@ -52,7 +52,7 @@ class Reference:
         self.bar = 2 * plain_error + 1e-5
 
     def errors(self, out):
-        """(max, RMS) of `out` [batch, heads_q, seqlen_q, head_dim]; NaN where it holds one."""
+        """(max, RMS) of `out` [batch, heads_q, seqlen_q, head_dim_v]; NaN where it holds one."""
         worst, squares, count = 0.0, 0.0, 0
         for (b, h), exact in zip(self._heads, self._exact):
             difference = (out[b, h].double() - exact).abs()

@@ -1,7 +1,7 @@
 """What is timed: our looked-up kernel and PyTorch's attention backends, on the same inputs.
 
 A factory takes (problem, inputs) and returns run(index) -> output [batch, heads_q, seqlen_q,
-head_dim], which enqueues one forward on the current stream; it raises CannotTime with the reason
+head_dim_v], which enqueues one forward on the current stream; it raises CannotTime with the reason
 where its kernel does not cover the problem. No factory expands K/V to heads_q: a backend takes the
 grouped heads (enable_gqa) or has no time.
 """
@@ -28,15 +28,15 @@ class Inputs:
         self._cursor = itertools.count()
         generator = torch.Generator(device).manual_seed(seed)
 
-        def sets(heads, seqlen):
-            shape = (self.count, problem.batch, heads, seqlen, problem.head_dim)
+        def sets(heads, seqlen, head_dim):
+            shape = (self.count, problem.batch, heads, seqlen, head_dim)
             return torch.randn(
                 shape, device=device, dtype=DTYPES[problem.dtype], generator=generator
             )
 
-        self._q = sets(problem.heads_q, problem.seqlen_q)
-        self._k = sets(problem.heads_kv, problem.seqlen_kv)
-        self._v = sets(problem.heads_kv, problem.seqlen_kv)
+        self._q = sets(problem.heads_q, problem.seqlen_q, problem.head_dim)
+        self._k = sets(problem.heads_kv, problem.seqlen_kv, problem.head_dim)
+        self._v = sets(problem.heads_kv, problem.seqlen_kv, problem.head_dim_v)
 
     def at(self, index):
         return self._q[index], self._k[index], self._v[index]
@@ -57,7 +57,7 @@ def ours(attune, answer, problem, inputs):
         raise CannotTime(f"no record ({MATCHES[answer.match]}): {advice}")
     asked = c_problem(problem)
     q, k, v = inputs.at(0)
-    o = torch.full_like(q, math.nan)  # what the kernel does not write shows as an error
+    o = q.new_full((*q.shape[:3], problem.head_dim_v), math.nan)  # what the kernel does not write shows as an error
     lse = torch.empty(q.shape[:3], device=q.device) if problem.lse else None
     workspace = torch.empty(answer.workspace_bytes, dtype=torch.uint8, device=q.device)
     tensors = Tensors(

@@ -31,7 +31,7 @@ class Strides(ctypes.Structure):
 class CProblem(ctypes.Structure):
     _fields_ = [("struct_bytes", c_size_t), ("dtype", c_int), ("mask", c_int)] + [
         (name, c_int32)
-        for name in "head_dim batch heads_q heads_kv seqlen_q seqlen_kv want_lse".split()
+        for name in "head_dim batch heads_q heads_kv seqlen_q seqlen_kv want_lse head_dim_v".split()
     ]
 
 
@@ -85,6 +85,7 @@ def c_problem(problem):
         problem.seqlen_q,
         problem.seqlen_kv,
         int(problem.lse),
+        problem.head_dim_v,
     )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 SHAPES = ROOT / "configs" / "shapes"
 _TEXT = re.compile(
-    r"(f16|bf16)\.d(\d+)\.(full|causal)(\.lse)?/b(\d+)\.h(\d+)\.kv(\d+)\.q(\d+)\.k(\d+)", re.ASCII
+    r"(f16|bf16)\.d(\d+)(?:v(\d+))?\.(full|causal)(\.lse)?/b(\d+)\.h(\d+)\.kv(\d+)\.q(\d+)\.k(\d+)", re.ASCII
 )
 
 
@@ -21,7 +21,8 @@ class Problem:
     """One attention forward. Causal is bottom-right: row i sees keys j <= i + seqlen_kv - seqlen_q."""
 
     dtype: str
-    head_dim: int
+    head_dim: int  # of Q and K
+    head_dim_v: int  # of V and O
     mask: str
     lse: bool
     batch: int
@@ -37,20 +38,25 @@ class Problem:
             raise CannotRun(
                 f"'{text}' is not a problem: write it like bf16.d128.causal/b2.h16.kv16.q8192.k8192"
             )
-        dtype, head_dim, mask, lse, *shape = match.groups()
-        problem = Problem(dtype, int(head_dim), mask, lse is not None, *map(int, shape))
+        dtype, head_dim, head_dim_v, mask, lse, *shape = match.groups()
+        dims = int(head_dim), int(head_dim_v or head_dim)
+        problem = Problem(dtype, *dims, mask, lse is not None, *map(int, shape))
+        if head_dim_v and dims[0] == dims[1]:
+            raise CannotRun(f"'{text}': equal head dims are written once")
         if min(problem.batch, problem.heads_kv, problem.seqlen_q, problem.seqlen_kv) < 1:
             raise CannotRun(f"'{text}' has nothing to time: every size must be 1 or more")
         if problem.heads_q < 1 or problem.heads_q % problem.heads_kv:
             raise CannotRun(f"'{text}': heads_q must be a multiple of heads_kv")
-        if not 8 <= problem.head_dim <= 256 or problem.head_dim % 8:
-            raise CannotRun(f"'{text}': head_dim must be a multiple of 8 from 8 to 256")
+        for dim in dims:
+            if not 8 <= dim <= 256 or dim % 8:
+                raise CannotRun(f"'{text}': head dims must be multiples of 8 from 8 to 256")
         return problem
 
     @property
     def text(self):
+        value = "" if self.head_dim_v == self.head_dim else f"v{self.head_dim_v}"
         return (
-            f"{self.dtype}.d{self.head_dim}.{self.mask}{'.lse' if self.lse else ''}/b{self.batch}"
+            f"{self.dtype}.d{self.head_dim}{value}.{self.mask}{'.lse' if self.lse else ''}/b{self.batch}"
             f".h{self.heads_q}.kv{self.heads_kv}.q{self.seqlen_q}.k{self.seqlen_kv}"
         )
 
@@ -69,12 +75,13 @@ class Problem:
 
     @property
     def flops(self):
-        return 4 * self.head_dim * self.attended_pairs
+        return 2 * (self.head_dim + self.head_dim_v) * self.attended_pairs
 
     @property
     def input_bytes(self):
-        rows = self.heads_q * self.seqlen_q + 2 * self.heads_kv * self.seqlen_kv
-        return 2 * self.head_dim * self.batch * rows
+        q = self.heads_q * self.seqlen_q * self.head_dim
+        kv = self.heads_kv * self.seqlen_kv * (self.head_dim + self.head_dim_v)
+        return 2 * self.batch * (q + kv)
 
 
 def load_preset(name, folder=SHAPES):
