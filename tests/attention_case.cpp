@@ -348,7 +348,7 @@ std::vector<std::string> policy_configs(DType dtype, const Target& target) {
         configs.push_back("wgmma/q192.kv64.rescale=each");
     } else {
         configs.push_back("wgmma/q64.kv48.rescale=each.overlap=no");
-        configs.push_back("wgmma/q64.kv80.s3.rescale=moved");
+        configs.push_back("wgmma/q64.kv80.s3.rescale=moved.odd=overlap");
         configs.push_back("wgmma/q128.kv64.s3.qs2.rescale=stale.overlap=no.sched=persist");
     }
     return configs;

@@ -44,12 +44,12 @@ protected:
         device = std::move(*opened);
     }
 
-    static Result<Binary> compile(const std::string& body) {
+    Result<Binary> compile(const std::string& body) const {
         auto compiler = open_host_compiler();
         if (!compiler) return compiler.error();
         Source source;
         source.entry = "attune_kernel";
-        source.text = kernel_text(body, "TensorMap map;");
+        source.text = kernel_text(body, "TensorMap map;", helpers);
         return (*compiler)->compile(source, "sm_80");
     }
 
@@ -88,6 +88,7 @@ protected:
         return ran.error().text();
     }
 
+    std::string helpers;  // device functions that bodies call
     std::unique_ptr<EmuDevice> device;
     TensorMapSpec tensor;            // of the input, for `p.map`; none unless it has box_rows
     std::vector<std::uint32_t> out;  // of the latest run

@@ -16,6 +16,7 @@ constexpr double power_factor = 1.12;  // a dense kernel clocks lower
 constexpr double step_cycles_fixed = 100;
 constexpr double tile_cycles_alone = 3000;  // start, first load and store of a CTA's one tile
 constexpr double tile_cycles_persistent = 1500;
+constexpr double tile_cycles_early_q = 1000;  // with a second slot for Q
 constexpr double launch_us = 3;
 
 double step_cycles(const Problem& problem, const Config& c, const Target& t) {
@@ -44,8 +45,10 @@ double wgmma_estimate_us(const Problem& problem, const Config& c, const Target& 
     const double full_steps = std::ceil(double(shape.seqlen_kv) / c["kv"]);
     const double edge = causal ? 0.5 * (1 + 64.0 / c["kv"]) : 0;
     const double steps = std::min(full_steps, full_steps * kept_share(problem) + edge);
-    const double tile_cycles = steps * step_cycles(problem, c, t) +
-                               (persists ? tile_cycles_persistent : tile_cycles_alone);
+    const double tile_cycles =
+        steps * step_cycles(problem, c, t) + (!persists      ? tile_cycles_alone
+                                              : c["qs"] == 1 ? tile_cycles_persistent
+                                                             : tile_cycles_early_q);
     const double tiles = double(shape.batch) * shape.heads_q * q_tiles;
     double rounds = tiles / t.multiprocessors;
     if (!causal) rounds = std::ceil(rounds);

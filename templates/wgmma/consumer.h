@@ -64,11 +64,12 @@ private:
     }
 
     /// Softmax of a tile runs under P V of the one before (V::overlap): edge tiles one after the
-    /// other, then an even number of steps, two a trip, so that P alternates between two register
-    /// sets without moves.
+    /// other, then two steps a trip, so that P alternates between two register sets without moves.
+    /// An odd step is one of the edge tiles' kind, or (V::odd_overlap) comes last with its own end.
     ATTUNE_DEVICE void walk(int tiles, Output& o) {
         const int whole = V::overlap ? mask_.whole_tiles(first_row_, V::tile_kv) : 0;
-        const int serial = tiles - (whole < tiles ? whole : tiles - 1);
+        const int overlapped = whole < tiles ? whole : tiles - 1;
+        const int serial = tiles - (V::odd_overlap ? overlapped : overlapped & ~1);
         P p, other;
         {
             Scores s;
@@ -76,7 +77,9 @@ private:
             wgmma_wait<0>();
             pin<4 * L::n_tiles>(&s[0][0][0]);
             release_k();
-            soften<true>(s, tiles - 1, p, o);
+            mask_edge(s, tiles - 1);
+            softmax_.raise(softmax_.maxima(s, 0, L::n_tiles));  // O is still 0
+            softmax_.take(exponentiate(s, p));
         }
         int step = 1;
         ATTUNE_UNROLL_N(1)
@@ -86,7 +89,7 @@ private:
             advance_by_one<false>(tiles - 1 - step, p, other, o);
             advance_by_one<false>(tiles - 2 - step, other, p, o);
         }
-        if (step < tiles) {
+        if (V::odd_overlap && step < tiles) {
             advance_by_one<false>(0, p, other, o);
             finish(other, o);
         } else {
@@ -152,9 +155,7 @@ private:
     /// before is still running, and O is settled when this returns.
     template <bool edge>
     ATTUNE_DEVICE void soften(Scores& s, int tile, P& p, Output& o) {
-        if (edge)
-            mask_scores<typename L::Fragments>(s, mask_, first_row_ + warp_index() % 4 * 16,
-                                               tile * V::tile_kv);
+        if (edge) mask_edge(s, tile);
         if constexpr (Softmax::exact) {
             const Rows top = softmax_.maxima(s, 0, L::n_tiles);
             const bool moves = softmax_.must_follow(top);
@@ -172,6 +173,13 @@ private:
             }
             softmax_.take(sums);
         }
+    }
+
+    ATTUNE_DEVICE void mask_edge(Scores& s, int tile) const {
+        const int first_row = first_row_ + warp_index() % 4 * 16, first_key = tile * V::tile_kv;
+        if (first_key + V::tile_kv >
+            mask_.key_end(first_row))  // some of the warp's keys are masked
+            mask_scores<typename L::Fragments>(s, mask_, first_row, first_key);
     }
 
     ATTUNE_DEVICE Rows exponentiate(const Scores& s, P& p) const {

@@ -9,31 +9,45 @@ namespace attune {
 
 enum Schedule { cta_per_tile = 0, persistent = 1 };
 
-/// persistent: CTA i of n takes item i, then 2n-1-i, 2n+i, 4n-1-i, ...: where items come in the
-/// order of falling lengths, the turns even out.
+/// persistent: each of n CTAs takes one item of every n. Under a causal mask, where each q-tile is
+/// longer than the one before, CTA i takes i, 2n-1-i, 2n+i, 4n-1-i, ... Else only the last q-tile
+/// of a head differs, and a CTA takes one of each q-tile in turn.
 template <class V>
 class Worklist {
 public:
     ATTUNE_DEVICE explicit Worklist(const AttentionParams& p)
         : q_tiles_((p.seqlen_q + V::tile_q - 1) / V::tile_q),
           heads_q_(p.heads_q),
-          heads_(p.batch * p.heads_q) {}
+          heads_(p.batch * p.heads_q),
+          place_(cta_index()) {
+        // By this shift the item's remainder by q_tiles goes up by one, but where place_ wraps.
+        const int n = cta_count(), short_by = (n - 1) % q_tiles_;
+        shift_ = short_by == 0 ? 0 : (q_tiles_ - short_by) % n;
+    }
 
     /// False when this CTA is done.
     ATTUNE_DEVICE bool next(Work& work) {
-        const int n = cta_count(), i = cta_index();
-        const int item = round_ * n + (round_ % 2 == 0 ? i : n - 1 - i);
-        if (item >= q_tiles_ * heads_ || (V::schedule == cta_per_tile && round_ > 0)) return false;
+        const int item = first_ + place_;
+        if (item >= q_tiles_ * heads_ || (V::schedule == cta_per_tile && first_ > 0)) return false;
         work = work_of<V::section_heads>(item, q_tiles_, heads_q_, heads_);
-        ++round_;
+        advance();
         return true;
     }
 
 private:
-    int q_tiles_;
-    int heads_q_;
+    ATTUNE_DEVICE void advance() {
+        const int n = cta_count();
+        first_ += n;
+        place_ = V::causal ? n - 1 - place_ : place_ + shift_;
+        if (place_ >= n) place_ -= n;
+    }
+
+    Divisor q_tiles_;
+    Divisor heads_q_;
     int heads_;
-    int round_ = 0;
+    int place_;  // among the n items from first_ on
+    int shift_;
+    int first_ = 0;  // a multiple of n
 };
 
 /// kv tiles that some row of rows first .. first + rows - 1 attends.
