@@ -75,12 +75,12 @@ private:
     std::optional<Config> previous_;
 };
 
-std::vector<std::string> left_out(const char* gpu, const char* signature) {
-    const Family& mma = *find_family("mma");
-    const auto all = Steps(mma, gpu, signature).walk();
+std::vector<std::string> left_out(const char* name, const char* gpu, const char* signature) {
+    const Family& family = *find_family(name);
+    const auto all = Steps(family, gpu, signature).walk();
     std::vector<std::string> names;
     for (std::size_t i = 0; i < all.size(); ++i)
-        if (all[i].empty()) names.push_back(mma.ablation[i].name);
+        if (all[i].empty()) names.push_back(family.ablation[i].name);
     return names;
 }
 
@@ -99,17 +99,27 @@ TEST(AblationSteps, AreLegalAndSwitchTheirOwnAxesOnly) {
     for (const char* gpu : {"h200", "a10", "rtx-4090"})
         for (const char* signature : signatures) {
             SCOPED_TRACE(std::string(gpu) + " " + signature);
-            left_out(gpu, signature);
+            left_out("mma", gpu, signature);
         }
+}
+
+TEST(AblationSteps, OfHopperAreLegalAndSwitchTheirOwnAxesOnly) {
+    for (const char* signature : signatures) {
+        SCOPED_TRACE(signature);
+        left_out("wgmma", "h200", signature);
+    }
 }
 
 TEST(AblationSteps, LeaveOutWhatTheSignatureOrTheGpuCannotDo) {
     using ::testing::ElementsAre;
     using ::testing::IsEmpty;
-    EXPECT_THAT(left_out("h200", "bf16.d128.causal"), IsEmpty());
-    EXPECT_THAT(left_out("h200", "bf16.d128.full"), ElementsAre("longest q-tile first"));
-    EXPECT_THAT(left_out("a10", "f16.d64.causal"), ElementsAre("deferred check"));
-    EXPECT_THAT(left_out("t4", "f16.d64.causal"), ElementsAre("mbarrier ring", "deferred check"));
+    EXPECT_THAT(left_out("mma", "h200", "bf16.d128.causal"), IsEmpty());
+    EXPECT_THAT(left_out("mma", "h200", "bf16.d128.full"), ElementsAre("longest q-tile first"));
+    EXPECT_THAT(left_out("mma", "a10", "f16.d64.causal"), ElementsAre("deferred check"));
+    EXPECT_THAT(left_out("mma", "t4", "f16.d64.causal"),
+                ElementsAre("mbarrier ring", "deferred check"));
+    EXPECT_THAT(left_out("wgmma", "h200", "bf16.d128.causal"), IsEmpty());
+    EXPECT_THAT(left_out("wgmma", "h200", "f16.d64.full"), ElementsAre("longest q-tile first"));
 }
 
 TEST(AblationSteps, TryTheTablesPointsAndEachValueOfASetting) {
@@ -142,10 +152,14 @@ TEST(Ablation, TimesEveryStepOnTheEmulator) {
     ASSERT_TRUE(report) << report.error().text();
     EXPECT_TRUE(report->device.emulated);
     EXPECT_EQ(report->mma_peak_tflops, 0) << "the emulator measures nothing";
-    ASSERT_EQ(report->rows.size(), find_family("mma")->ablation.size());
+    const std::size_t mma_steps = find_family("mma")->ablation.size();
+    ASSERT_EQ(report->rows.size(), mma_steps + find_family("wgmma")->ablation.size());
+    for (std::size_t i = mma_steps; i < report->rows.size(); ++i)
+        EXPECT_THAT(report->rows[i].left_out, HasSubstr("shared memory"));
     double before = 0;
     Settings settings;
-    for (const AblationRow& row : report->rows) {
+    for (std::size_t i = 0; i < mma_steps; ++i) {
+        const AblationRow& row = report->rows[i];
         if (std::string(row.step.name) == "deferred check") {
             EXPECT_THAT(row.left_out, HasSubstr("bf16"));
             continue;

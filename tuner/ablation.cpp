@@ -30,48 +30,53 @@ Family narrowed(const Family& family, const Settings& settings) {
     return narrow;
 }
 
-Result<const Family*> family_of(const AblationRequest& request, const Target& target) {
-    const auto able =
-        applicable_families(request.problem.signature, target, request.restriction.family);
+/// Those that run the problem and have steps.
+Result<std::vector<const Family*>> families_of(const AblationRequest& request,
+                                               const Target& target) {
+    auto able = applicable_families(request.problem.signature, target, request.restriction.family);
     if (!able) return able.error();
-    for (const Family* family : *able)
-        if (!family->ablation.empty()) return family;
-    return Error{Code::unsupported,
-                 formatted("family {} has no steps to compare", able->front()->name),
-                 "name another family with --family"};
+    const std::string_view first = able->front()->name;
+    std::erase_if(*able, [](const Family* family) { return family->ablation.empty(); });
+    if (able->empty())
+        return Error{Code::unsupported, formatted("family {} has no steps to compare", first),
+                     "name another family with --family"};
+    return able;
 }
 
 class Ablation {
 public:
-    Ablation(const AblationRequest& request, const Family& family, const Target& target,
-             Trial& trial, const std::function<void(const TuneProgress&)>& progress)
+    Ablation(const AblationRequest& request, const Target& target, Trial& trial,
+             const std::function<void(const TuneProgress&)>& progress)
         : problem_(request.problem),
           count_(request.candidates),
-          family_(family),
           target_(target),
           trial_(trial),
           note_(progress) {}
 
-    Result<void> run(AblationReport& report) {
-        at_.problem_count = family_.ablation.size();
-        for (const AblationStep& step : family_.ablation) {
-            at_.problem = step.name;
-            AblationRow row{step, "", 0, {}, 0, 0};
-            if (auto tried = try_step(row); !tried) return tried;
-            report.rows.push_back(std::move(row));
-            ++at_.problem_index;
+    Result<void> run(const std::vector<const Family*>& families, AblationReport& report) {
+        for (const Family* family : families) at_.problem_count += family->ablation.size();
+        for (const Family* family : families) {
+            settings_.clear();
+            previous_.reset();
+            for (const AblationStep& step : family->ablation) {
+                at_.problem = step.name;
+                AblationRow row{step, "", 0, {}, 0, 0};
+                if (auto tried = try_step(*family, row); !tried) return tried;
+                report.rows.push_back(std::move(row));
+                ++at_.problem_index;
+            }
         }
         return meet(report);
     }
 
 private:
     /// Where a step has no best, the next one goes on from the one before.
-    Result<void> try_step(AblationRow& row) {
+    Result<void> try_step(const Family& family, AblationRow& row) {
         const Settings settings = settings_after(settings_, row.step);
         const auto candidates =
-            step_candidates(family_, settings, problem_, target_, previous_, count_);
+            step_candidates(family, settings, problem_, target_, previous_, count_);
         if (candidates.empty()) {
-            row.left_out = why_none(settings);
+            row.left_out = why_none(family, settings);
             return {};
         }
         const auto best = fastest(candidates, row);
@@ -110,9 +115,9 @@ private:
         return best;
     }
 
-    std::string why_none(const Settings& settings) const {
+    std::string why_none(const Family& family, const Settings& settings) const {
         const Config before =
-            previous_.value_or(family_.default_config(problem_.signature, target_));
+            previous_.value_or(family.default_config(problem_.signature, target_));
         const Constraint* broken =
             broken_constraint(problem_.signature, changed_to(before, settings).front(), target_);
         return broken == nullptr ? "no legal config" : broken->meaning;
@@ -152,7 +157,6 @@ private:
 
     const Problem& problem_;
     const int count_;
-    const Family& family_;
     const Target& target_;
     Trial& trial_;
     const std::function<void(const TuneProgress&)>& note_;
@@ -200,8 +204,8 @@ Result<AblationReport> run_ablation(const AblationRequest& request,
     auto bench = WorkerBench::open(request.workers, request.device, request.seed);
     if (!bench) return bench.error();
     const Target target = request.restriction.applied_to(bench->info().target);
-    const auto family = family_of(request, target);
-    if (!family) return family.error();
+    const auto families = families_of(request, target);
+    if (!families) return families.error();
     auto pool = CompilePool::open(
         request.workers, compiler_for(bench->info().target.vendor, bench->info().emulated));
     if (!pool) return pool.error();
@@ -210,7 +214,7 @@ Result<AblationReport> run_ablation(const AblationRequest& request,
     AblationReport report;
     report.device = bench->info();
     report.toolchain = (*pool)->toolchain();
-    auto done = Ablation(request, **family, target, trial, progress).run(report);
+    auto done = Ablation(request, target, trial, progress).run(*families, report);
     if (!done) return done.error();
     return report;
 }

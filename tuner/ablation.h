@@ -17,7 +17,7 @@ namespace attune {
 struct AblationRequest {
     std::string device;
     Problem problem;
-    Restriction restriction;  // family "" = the first that runs the problem and has steps
+    Restriction restriction;  // family "" = all that run the problem and have steps, in turn
     unsigned seed = 0;
     WorkerOptions workers;
     int candidates = 16;  // of a step; more where the tables have more

@@ -177,6 +177,48 @@ Launch launch(const Signature& s, const Config& c, const Shape& shape, const Tar
     return launch;
 }
 
+// ---- ablation ---------------------------------------------------------------------------------
+
+std::vector<AblationStep> ablation() {
+    return {
+        {"TMA and wgmma",
+         "a producer loads by TMA, one consumer warpgroup multiplies by wgmma and then does its "
+         "softmax",
+         {{"q", {64}},
+          {"rescale", {each_step}},
+          {"overlap", {0}},
+          {"odd", {0}},
+          {"pp", {0}},
+          {"sched", {cta_per_tile}},
+          {"qs", {1}},
+          {"sec", {0}}}},
+        {"shared K and V",
+         "two or three consumer warpgroups read the same K and V",
+         {{"q", {128, 192}}}},
+        {"ping-pong",
+         "consumers take turns: one's MMAs run under another's softmax",
+         {{"pp", {1}}}},
+        {"overlap",
+         "a consumer's softmax runs under its own P V of the tile before, with or without "
+         "ping-pong "
+         "(with this, FA-3)",
+         {{"overlap", {1}}, {"pp", {0, 1}}}},
+        {"rescale when moved",
+         "O is rescaled only where a row maximum moved by more than 2^8",
+         {{"rescale", {when_moved}}}},
+        {"stale reference",
+         "no maximum is taken, a tile's row sums tell when to rescale",
+         {{"rescale", {stale}}}},
+        {"persistent CTAs",
+         "a CTA per SM takes q-tiles by turns, the next one's Q may come early",
+         {{"sched", {persistent}}, {"qs", {1, 2}}, {"odd", {0, 1}}}},
+        {"longest q-tile first",
+         "causal q-tiles start longest first over sections of 8 or 32 heads, in persistent CTAs or "
+         "not",
+         {{"sec", {8, 32}}, {"sched", {cta_per_tile, persistent}}}},
+    };
+}
+
 // ---- describe ---------------------------------------------------------------------------------
 
 Fields fields(const Signature& s, const Config& c, const Target&) {
@@ -226,7 +268,8 @@ Family wgmma_family() {
             default_config,
             launch,
             fields,
-            wgmma_estimate_us};
+            wgmma_estimate_us,
+            ablation()};
 }
 
 }  // namespace attune
