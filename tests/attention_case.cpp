@@ -346,6 +346,7 @@ std::vector<std::string> policy_configs(DType dtype, const Target& target) {
     if (dtype == DType::bf16) {
         configs.push_back("wgmma/q128.kv48.s1.rescale=moved.overlap=no.pp=yes");
         configs.push_back("wgmma/q192.kv64.rescale=each");
+        configs.push_back("wgmma/q64.kv64.s3.qs2.rescale=stale.odd=overlap.sched=persist");
     } else {
         configs.push_back("wgmma/q64.kv48.rescale=each.overlap=no");
         configs.push_back("wgmma/q64.kv80.s3.rescale=moved.odd=overlap");

@@ -6,9 +6,9 @@
 namespace attune {
 
 /// `body` sees in and out (words), shared, thread, lane, warp, and `p`: in, out and `more_params`.
-/// `helpers` are device functions it may call.
+/// `helpers` are device functions it may call. `threads` of a CTA at most.
 inline std::string kernel_text(const std::string& body, const std::string& more_params = "",
-                               const std::string& helpers = "") {
+                               const std::string& helpers = "", int threads = 1024) {
     return "#include \"target.h\"\n"
            "namespace attune {\n"
            "struct Params { const void* in; void* out; " +
@@ -21,7 +21,8 @@ inline std::string kernel_text(const std::string& body, const std::string& more_
            "(void)thread, (void)lane, (void)warp, (void)shared, (void)in, (void)out;\n" +
            body +
            "\n}\n}\n"
-           "ATTUNE_KERNEL(attune_kernel, 1024, 1, attune::Params, p) { attune::body(p); }\n";
+           "ATTUNE_KERNEL(attune_kernel, " +
+           std::to_string(threads) + ", 1, attune::Params, p) { attune::body(p); }\n";
 }
 
 }  // namespace attune
