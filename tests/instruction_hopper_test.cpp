@@ -1,0 +1,239 @@
+// Hopper's instructions: TMA, byte-counting mbarriers, warpgroup MMAs, named barriers; see
+// tests/instruction_case.h.
+#include <random>
+
+#include "tests/instruction_case.h"
+
+namespace attune {
+namespace {
+
+class HopperInstruction : public Instruction {
+protected:
+    void SetUp() override {
+        const std::string& arch = test_bed().target().arch;
+        if (arch != "sm_90a")
+            GTEST_SKIP() << "warpgroup MMAs and TMA need sm_90a, this is " << arch;
+    }
+    const std::string init =
+        "const SharedAddress barrier = shared + 40960;\n"
+        "if (thread == 0) { mbarrier_init(barrier, 1); mbarrier_init(barrier + 8, 1);\n"
+        "    mbarrier_fence_init(); }\n"
+        "cta_sync();\n";
+    const std::string dump =
+        "mbarrier_wait(barrier, 0);\n"
+        "for (int i = thread; i < 256; i += 32)\n"
+        "    out[i] = bits_of(load_shared_f32(shared + 4 * i));\n";
+};
+
+/// 16-bit numbers 1, 2, ...: [2 batch][3 heads][5 rows][72 columns], rows 80 apart.
+std::uint32_t numbered(int column, int row, int head, int batch) {
+    if (column >= 72 || row < 0 || row >= 5 || head >= 3 || batch >= 2) return 0;
+    return 1 + ((batch * 3 + head) * 5 + row) * 80 + column;
+}
+
+TEST_F(HopperInstruction, TensorLoadSwizzlesAndFillsWithZeros) {
+    Words in(2 * 3 * 5 * 40);
+    for (unsigned i = 0; i < in.size(); ++i) in[i] = (2 * i + 1) | (2 * i + 2) << 16;
+    const TensorMapSpec tensor{0, DType::f16, 72, 5, 3, 2, {3 * 5 * 80, 5 * 80, 80}, 8};
+    struct Box {
+        int column, row, head, batch;
+    };
+    for (const auto& [column, row, head, batch] :
+         {Box{0, 0, 0, 0}, Box{64, 2, 1, 1}, Box{0, -1, 2, 0}, Box{64, 5, 0, 1}, Box{0, 0, 3, 0}}) {
+        const std::string at = formatted("{}, {}, {}, {}", column, row, head, batch);
+        SCOPED_TRACE(at);
+        run(init +
+                "if (thread == 0) {\n"
+                "    mbarrier_arrive_expect(barrier, 1024);\n"
+                "    tensor_load(shared, p.map, barrier, " +
+                at + ");\n}\n" + dump,
+            32, in, 256, tensor);
+        expect_equal_bits();
+        for (int r = 0; r < 8; ++r)
+            for (int c = 0; c < 64; c += 2)
+                EXPECT_EQ(out[32 * r + 4 * (c / 8 ^ r) + c % 8 / 2],
+                          numbered(column + c, row + r, head, batch) |
+                              numbered(column + c + 1, row + r, head, batch) << 16)
+                    << "row " << r << " column " << c;
+    }
+}
+
+/// Two slots, five laps: the barriers' phases and byte counts keep reader and loader in step.
+TEST_F(HopperInstruction, MbarriersCountBytesAndPhases) {
+    Words in(10 * 256);
+    for (unsigned i = 0; i < in.size(); ++i) in[i] = i;
+    const TensorMapSpec tensor{0, DType::f16, 64, 80, 1, 1, {0, 0, 64}, 8};
+    run("const SharedAddress full = shared + 40960, empty = full + 16;\n"
+        "if (thread == 0) {\n"
+        "    for (int s = 0; s < 2; ++s) {\n"
+        "        mbarrier_init(full + 8 * s, 1);\n"
+        "        mbarrier_init(empty + 8 * s, 2);\n"
+        "    }\n"
+        "    mbarrier_fence_init();\n"
+        "}\n"
+        "cta_sync();\n"
+        "for (int i = 0; i < 10; ++i) {\n"
+        "    const int s = i % 2, lap = i / 2 % 2;\n"
+        "    if (thread == 0) {\n"
+        "        mbarrier_wait(empty + 8 * s, lap ^ 1);\n"
+        "        mbarrier_arrive_expect(full + 8 * s, 1024);\n"
+        "        tensor_load(shared + 1024 * s, p.map, full + 8 * s, 0, 8 * i, 0, 0);\n"
+        "    } else if (warp > 0) {\n"
+        "        mbarrier_wait(full + 8 * s, lap);\n"
+        "        for (int j = thread - 32; j < 256; j += 64)\n"
+        "            out[256 * i + j] = bits_of(load_shared_f32(shared + 1024 * s + 4 * j));\n"
+        "        warp_sync();\n"
+        "        if (lane == 0) mbarrier_arrive(empty + 8 * s);\n"
+        "    }\n"
+        "}",
+        96, in, 10 * 256, tensor);
+    expect_equal_bits();
+    for (unsigned i = 0; i < out.size(); ++i) {
+        const unsigned row = i / 32, chunk = i % 32 / 4 ^ row % 8;
+        EXPECT_EQ(out[i], 32 * row + 4 * chunk + i % 4);
+    }
+}
+
+/// A [64][64] times B [64][n], every sum exact.
+struct WarpgroupProduct {
+    int n;
+    DType dtype;
+    std::vector<double> a = std::vector<double>(64 * 64),
+                        b = std::vector<double>(std::size_t(64) * n);
+
+    WarpgroupProduct(int columns, DType type) : n(columns), dtype(type) {
+        std::mt19937 engine(n);
+        std::uniform_int_distribution<int> small(-64, 64);
+        for (double& x : a) x = small(engine) / 16.0;
+        for (double& x : b) x = small(engine) / 16.0;
+    }
+    std::uint32_t pair(double low, double high) const {
+        return from_float(float(low), dtype) | std::uint32_t(from_float(float(high), dtype)) << 16;
+    }
+    /// 64 rows of A, n rows of B transposed.
+    Words rows_of_both() const {
+        Words words;
+        for (std::size_t i = 0; i < a.size(); i += 2) words.push_back(pair(a[i], a[i + 1]));
+        for (int column = 0; column < n; ++column)
+            for (int k = 0; k < 64; k += 2)
+                words.push_back(pair(b[k * n + column], b[(k + 1) * n + column]));
+        return words;
+    }
+    /// 64 rows of B; then A as fragments [4 steps][128 threads][4].
+    Words rows_and_fragments() const {
+        Words words;
+        for (std::size_t i = 0; i < b.size(); i += 2) words.push_back(pair(b[i], b[i + 1]));
+        for (int i = 0; i < 4 * 128 * 4; ++i) {
+            const int step = i / 512, t = i / 4 % 128, word = i % 4;
+            const int row = t / 32 * 16 + t % 32 / 4 + word % 2 * 8;
+            const double* at = &a[row * 64 + step * 16 + t % 4 * 2 + word / 2 * 8];
+            words.push_back(pair(at[0], at[1]));
+        }
+        return words;
+    }
+    void expect(const Words& out) const {
+        for (int row = 0; row < 64; ++row)
+            for (int column = 0; column < n; ++column) {
+                double sum = 1;
+                for (int k = 0; k < 64; ++k) sum += a[row * 64 + k] * b[k * n + column];
+                ASSERT_EQ(as_float(out[row * n + column]), sum) << row << " " << column;
+            }
+    }
+    std::string body(const std::string& load_and_multiply) const {
+        return formatted(
+                   "constexpr int n = {}; using E = {};\n"
+                   "float d[n / 2];\n"
+                   "ATTUNE_UNROLL\nfor (int i = 0; i < n / 2; ++i) d[i] = 1;\n",
+                   n, dtype == DType::f16 ? "F16" : "BF16") +
+               load_and_multiply +
+               "wgmma_commit();\n"
+               "wgmma_wait<0>();\n"
+               "ATTUNE_UNROLL\nfor (int i = 0; i < n / 2; ++i) {\n"
+               "    const int row = 16 * warp + lane / 4 + 8 * (i % 4 / 2);\n"
+               "    out[row * n + 8 * (i / 4) + 2 * (lane % 4) + i % 2] = bits_of(d[i]);\n"
+               "}\n";
+    }
+};
+
+/// Both operands by descriptor, rows of k: as Q K^T. The sum that d held is dropped by the first.
+TEST_F(HopperInstruction, WarpgroupMmaOfTwoSharedOperands) {
+    for (const DType dtype : {DType::f16, DType::bf16})
+        for (const int n : {48, 64, 96, 176, 256}) {
+            SCOPED_TRACE(n);
+            const WarpgroupProduct product(n, dtype);
+            const int boxes = 1 + (n + 63) / 64;
+            run(init +
+                    product.body(formatted(
+                        "if (thread == 0) {{\n"
+                        "    mbarrier_arrive_expect(barrier, {0} * 8192);\n"
+                        "    for (int i = 0; i < {0}; ++i)\n"
+                        "        tensor_load(shared + 8192 * i, p.map, barrier, 0, 64 * i, 0, 0);\n"
+                        "}}\n"
+                        "mbarrier_wait(barrier, 0);\n"
+                        "const MatrixDescriptor a = matrix_descriptor(shared, 16);\n"
+                        "const MatrixDescriptor b = matrix_descriptor(shared + 8192, 16);\n"
+                        "wgmma_fence();\n"
+                        "ATTUNE_UNROLL\n"
+                        "for (int step = 0; step < 4; ++step)\n"
+                        "    Wgmma<n, E>::ss(d, advance(a, 32 * step), advance(b, 32 * step),\n"
+                        "                    step > 0);\n",
+                        boxes)),
+                128, product.rows_of_both(), std::size_t(64) * n,
+                {0, dtype, 64, 64 + n, 1, 1, {0, 0, 64}, 64});
+            expect_equal_bits();
+            for (std::uint32_t& word : out) word = as_word(as_float(word) + 1);
+            product.expect(out);
+        }
+}
+
+/// A in registers, B by descriptor with rows of n: as P V.
+TEST_F(HopperInstruction, WarpgroupMmaOfRegistersAndShared) {
+    for (const DType dtype : {DType::f16, DType::bf16})
+        for (const int n : {16, 64, 112, 192, 256}) {
+            SCOPED_TRACE(n);
+            const WarpgroupProduct product(n, dtype);
+            run(init +
+                    product.body(formatted(
+                        "if (thread == 0) {{\n"
+                        "    mbarrier_arrive_expect(barrier, {0} * 8192);\n"
+                        "    for (int i = 0; i < {0}; ++i)\n"
+                        "        tensor_load(shared + 8192 * i, p.map, barrier, 64 * i, 0, 0, 0);\n"
+                        "}}\n"
+                        "mbarrier_wait(barrier, 0);\n"
+                        "const MatrixDescriptor b = matrix_descriptor(shared, 8192);\n"
+                        "unsigned a[4][4];\n"
+                        "ATTUNE_UNROLL\n"
+                        "for (int i = 0; i < 16; ++i)\n"
+                        "    a[i / 4][i % 4] = in[32 * n + (i / 4 * 128 + thread) * 4 + i % 4];\n"
+                        "wgmma_fence();\n"
+                        "ATTUNE_UNROLL\n"
+                        "for (int step = 0; step < 4; ++step)\n"
+                        "    Wgmma<n, E>::rs(d, a[step], advance(b, 16 * 128 * step));\n",
+                        (n + 63) / 64)),
+                128, product.rows_and_fragments(), std::size_t(64) * n,
+                {0, dtype, n, 64, 1, 1, {0, 0, n}, 64});
+            expect_equal_bits();
+            product.expect(out);
+        }
+}
+
+TEST_F(HopperInstruction, NamedBarriersHandOver) {
+    run("for (int lap = 0; lap < 4; ++lap) {\n"
+        "    if (warp < 4) {\n"
+        "        store_shared_f32(shared + 4 * thread, float(1000 * lap + thread));\n"
+        "        named_arrive(1, 256);\n"
+        "        named_sync(2, 256);\n"
+        "    } else {\n"
+        "        named_sync(1, 256);\n"
+        "        out[128 * lap + thread - 128] =\n"
+        "            unsigned(load_shared_f32(shared + 4 * (255 - thread)));\n"
+        "        named_arrive(2, 256);\n"
+        "    }\n"
+        "}",
+        256, {}, 512);
+    expect_equal_bits();
+    for (unsigned i = 0; i < 512; ++i) EXPECT_EQ(out[i], 1000 * (i / 128) + 127 - i % 128);
+}
+
+}  // namespace
+}  // namespace attune
