@@ -189,6 +189,20 @@ TEST_F(EmuWgmma, NeedsAFence) {
                 HasSubstr("wgmma without a wgmma_fence"));
 }
 
+TEST_F(EmuWgmma, SeesStoresAfterTheStoringThreadsFence) {
+    // Each thread stores 2 of B's words anew, unchanged.
+    const std::string store =
+        "for (int i = thread; i < 512; i += 128)\n"
+        "    store_shared_f32(shared + 8192 + 4 * i, load_shared_f32(shared + 8192 + 4 * i));\n";
+    const auto with = [&](const std::string& between) {
+        return replaced(ss_body, "wgmma_fence();", store + between + "wgmma_fence();");
+    };
+    EXPECT_EQ(wrong_ss(with("fence_async(); cta_sync();\n")), 0);
+    EXPECT_THAT(fault_of(with("cta_sync();\n")), HasSubstr("with no fence_async after"));
+    EXPECT_THAT(fault_of(with("cta_sync(); if (thread < 127) fence_async(); cta_sync();\n")),
+                HasSubstr("which thread 127 stored with no fence_async after"));
+}
+
 TEST_F(EmuWgmma, ResultsComeWithTheWait) {
     EXPECT_EQ(wrong_ss(replaced(ss_body, "wgmma_wait<0>();", "")), 64 * 16);
     EXPECT_EQ(wrong_ss(replaced(ss_body, "wgmma_wait<0>();", "wgmma_wait<1>();")), 64 * 16);

@@ -6,7 +6,9 @@
 #include <cmath>
 #include <cstdlib>
 #include <random>
+#include <set>
 
+#include "generator/family.h"
 #include "runtime/emu/emu.h"
 #include "tuner/bench_case.h"
 #include "tuner/device_buffer.h"
@@ -123,20 +125,40 @@ TEST_P(Probes, the_clock_probe_relates_cycles_to_time) {
     EXPECT_GT(read[0], 0u);
 }
 
-TEST_P(Probes, peaks_are_positive_where_there_is_mma_sync) {
-    auto peak = measure_peak(*device, *compiler, DType::f16);
-    if (device->info().target.vendor != Vendor::nvidia) {
-        ASSERT_FALSE(peak);
-        EXPECT_EQ(peak.error().code, Code::unsupported);
-        return;
-    }
+TEST_P(Probes, every_family_has_a_peak) {
+    const Target& target = device->info().target;
+    const auto rate = [&](std::string_view family) {
+        const auto probe = mma_probe(*Config::parse(std::string(family) + "/"), DType::f16, target);
+        if (!probe) {
+            EXPECT_EQ(probe.error().code, Code::unsupported) << probe.error().text();
+            return 0.0;
+        }
+        const auto peak = measure_mma(*device, *compiler, *probe);
+        EXPECT_TRUE(peak) << peak.error().text();
+        // The CTA multiplies what the rate counts: by instructions of 16 x 8 x 16.
+        EXPECT_EQ(6 * 4 * probe->flop_per_step, 6 * 2.0 * 16 * 8 * 16 * device->last_counts().mma)
+            << family;
+        return peak ? peak->rate : 0.0;
+    };
+    std::set<std::string_view> measured;
+    for (const Family& family : families())
+        if (rate(family.name) > 0) measured.insert(family.name);
+    std::set<std::string_view> able;
+    for (const Family& family : families())
+        if (family.applicable(*Signature::parse("f16.d64.full"), target)) able.insert(family.name);
+    EXPECT_EQ(measured, able);
+}
+
+TEST_P(Probes, reading_has_a_peak) {
+    const auto peak = measure_read(*device, *compiler);
     ASSERT_TRUE(peak) << peak.error().text();
-    EXPECT_GT(peak->mma_tflops, 0);
-    EXPECT_GT(peak->read_gb_per_s, 0);
+    EXPECT_GT(peak->rate, 0);
     EXPECT_GT(device->last_counts().global_bytes, 1u << 16);  // of the reading, the last launch
 }
 
-INSTANTIATE_TEST_SUITE_P(Emulated, Probes, testing::Values("h200", "mi300x"));
+INSTANTIATE_TEST_SUITE_P(Emulated, Probes,
+                         testing::Values("h200", "a100-sxm4-80gb", "mi300x", "rx-7900-xtx",
+                                         "rx-9070-xt"));
 
 TEST(ProbesByNvrtc, compile_without_spills) {
     auto nvrtc = open_nvrtc();
@@ -150,7 +172,6 @@ TEST(ProbesByNvrtc, compile_without_spills) {
                                scan_text(32),
                                hold_text(),
                                clock_text(),
-                               {peak, "PeakParams", "peak_mma<BF16, 256>(params)", 256, ""},
                                {peak, "PeakParams", "peak_read<256>(params)", 256, ""}};
     for (const ProbeText& text : texts)
         for (const char* arch : {"sm_80", "sm_90a"}) {
@@ -158,6 +179,16 @@ TEST(ProbesByNvrtc, compile_without_spills) {
             ASSERT_TRUE(binary) << text.call << ": " << binary.error().text();
             EXPECT_EQ(binary->resources.spill_bytes, 0) << text.call;
         }
+    for (const auto& [family, gpu] : {std::pair("mma", "t4"), std::pair("mma", "a100-sxm4-80gb"),
+                                      std::pair("mma", "h200"), std::pair("wgmma", "h200")}) {
+        const Target target = *find_target(gpu);
+        const auto probe = mma_probe(*Config::parse(std::string(family) + "/"), DType::f16, target);
+        ASSERT_TRUE(probe) << probe.error().text();
+        const auto binary = (*nvrtc)->compile(probe_source(probe->text), target.arch);
+        ASSERT_TRUE(binary) << probe->text.call << ": " << binary.error().text();
+        EXPECT_EQ(binary->resources.spill_bytes, 0) << probe->text.call;
+        EXPECT_LT(binary->resources.serialised_note, 0) << probe->text.call;
+    }
 }
 
 }  // namespace

@@ -31,8 +31,8 @@ using namespace attune;
 }
 
 std::string subject_of(const Message& request) {
-    if (request.head.contains("config")) return request.head["config"].get<std::string>();
     if (request.head.contains("dtype")) return request.head["dtype"].get<std::string>();
+    if (request.head.contains("config")) return request.head["config"].get<std::string>();
     if (request.head.contains("source")) return request.head["source"]["text"].get<std::string>();
     return "";
 }

@@ -252,13 +252,14 @@ TEST(CompilePool, AnUnknownCompilerAndADeadProcessFailToOpen) {
 TEST(WorkerBench, MeasuresTheMmaPeakAndOutlivesAProbeThatFails) {
     auto bench = WorkerBench::open(options("real"), "emu:a10", 0);
     ASSERT_TRUE(bench) << bench.error().text();
-    const double tflops = bench->mma_peak_tflops(DType::f16);
+    const Config config = *Config::parse("mma/");
+    const double tflops = bench->mma_peak_tflops(DType::f16, config);
     EXPECT_GT(tflops, 0);
-    EXPECT_EQ(bench->mma_peak_tflops(DType::f16), tflops);
+    EXPECT_EQ(bench->mma_peak_tflops(DType::f16, config), tflops);
 
     auto crashing = WorkerBench::open(options("crash:bf16"), "emu:a10", 0);
     ASSERT_TRUE(crashing) << crashing.error().text();
-    EXPECT_EQ(crashing->mma_peak_tflops(DType::bf16), 0) << "not measured";
+    EXPECT_EQ(crashing->mma_peak_tflops(DType::bf16, config), 0) << "not measured";
     const auto ready = crashing->prepare(*Problem::parse("f16.d16.full/b1.h1.kv1.q16.k16"));
     EXPECT_TRUE(ready) << ready.error().text();
 }

@@ -1,23 +1,33 @@
 // What this GPU reaches with nothing in the way: the ceiling that utilisation is reported against.
 #pragma once
 
+#include "generator/config.h"
 #include "generator/problem.h"
 #include "runtime/device.h"
 #include "tuner/compiler.h"
+#include "tuner/probe.h"
 
 namespace attune {
 
 struct Peak {
-    double mma_tflops = 0;      // mma.sync m16n8k16, fp32 accumulate, operands in registers
-    double read_gb_per_s = 0;   // streaming reads of much more than the L2
-    double mma_clock_mhz = 0;   // SM clock with the MMA burst; 0 = the device has none to read
-    double read_clock_mhz = 0;  // likewise
+    double rate = 0;       // TFLOP/s, GB/s
+    double clock_mhz = 0;  // of the SMs with the burst; 0 = the device has none to read
 };
 
-/// TFLOP/s of mma.sync m16n8k16 alone, as in Peak.
-Result<double> measure_mma_tflops(Device& device, Compiler& compiler, DType dtype);
+/// A kernel of nothing but the matrix instruction that `config` multiplies with, fp32 accumulate:
+/// mma.sync m16n8k16, wgmma m64n256k16, or AMD's with the config's shape.
+struct MmaProbe {
+    ProbeText text;
+    double flop_per_step = 0;  // of a CTA
+    int steps = 0;             // for about a millisecond on a GPU
+};
+/// unsupported where `target` lacks the instruction.
+Result<MmaProbe> mma_probe(const Config& config, DType dtype, const Target& target);
 
-/// Medians of one burst each, well under a second. On the emulator its estimates.
-Result<Peak> measure_peak(Device& device, Compiler& compiler, DType dtype);
+/// TFLOP/s of `probe`, the median of one burst. On the emulator its estimate of a few steps.
+Result<Peak> measure_mma(Device& device, Compiler& compiler, const MmaProbe& probe);
+
+/// GB/s of streaming reads of much more than the L2, likewise.
+Result<Peak> measure_read(Device& device, Compiler& compiler);
 
 }  // namespace attune

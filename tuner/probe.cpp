@@ -55,13 +55,16 @@ ProbeText clock_text() {
 Result<Probe> Probe::load(Device& device, Compiler& compiler, const ProbeText& text) {
     auto binary = compiler.compile(probe_source(text), device.info().target.arch);
     if (!binary) return binary.error();
-    auto kernel = device.load(binary->bytes, binary->entry, 0);
+    auto kernel = device.load(binary->bytes, binary->entry, text.shared_bytes);
     if (!kernel) return kernel.error();
-    return Probe(device, *kernel, static_cast<std::uint32_t>(text.threads));
+    return Probe(device, *kernel, text);
 }
 
 Probe::Probe(Probe&& other) noexcept
-    : device_(other.device_), kernel_(std::exchange(other.kernel_, 0)), threads_(other.threads_) {}
+    : device_(other.device_),
+      kernel_(std::exchange(other.kernel_, 0)),
+      threads_(other.threads_),
+      shared_bytes_(other.shared_bytes_) {}
 
 Probe::~Probe() {
     if (kernel_ != 0) (void)device_->unload(kernel_);

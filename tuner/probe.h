@@ -16,6 +16,7 @@ struct ProbeText {
     std::string call;    // "hold_queue(params)", in namespace attune
     int threads = 32;
     std::string prelude;  // declarations before the entry, in namespace attune
+    std::uint32_t shared_bytes = 0;
 };
 Source probe_source(const ProbeText& text);
 
@@ -39,16 +40,21 @@ public:
 
     template <class Params>
     Result<void> launch(std::uint32_t ctas, const Params& params) const {
-        return device_->launch(kernel_, Launch{ctas, threads_, 0, 0}, &params, sizeof params);
+        return device_->launch(kernel_, Launch{ctas, threads_, shared_bytes_, 0}, &params,
+                               sizeof params);
     }
 
 private:
-    Probe(Device& device, Kernel kernel, std::uint32_t threads)
-        : device_(&device), kernel_(kernel), threads_(threads) {}
+    Probe(Device& device, Kernel kernel, const ProbeText& text)
+        : device_(&device),
+          kernel_(kernel),
+          threads_(static_cast<std::uint32_t>(text.threads)),
+          shared_bytes_(text.shared_bytes) {}
 
     Device* device_;
     Kernel kernel_;
     std::uint32_t threads_;
+    std::uint32_t shared_bytes_;
 };
 
 }  // namespace attune

@@ -108,8 +108,7 @@ Result<std::vector<Measurement>> Trial::final_round(const std::vector<Config>& c
 }
 
 double Trial::mma_peak_tflops(const Config& config) {
-    const bool probed = config.family == "mma" && !bench_.info().emulated;
-    return probed ? bench_.mma_peak_tflops(problem_.signature.dtype) : 0;
+    return bench_.info().emulated ? 0 : bench_.mma_peak_tflops(problem_.signature.dtype, config);
 }
 
 }  // namespace attune

@@ -38,8 +38,8 @@ public:
                                                  const MeasurePolicy& policy);
 
     /// What the instruction that the config multiplies with reaches alone, TFLOP/s. 0 where that
-    /// failed, on the emulator, which measures nothing, and for families that do not use mma.sync,
-    /// which the probe issues. After it only WorkerBench::prepare() may follow.
+    /// failed and on the emulator, which measures nothing. After it only WorkerBench::prepare() may
+    /// follow.
     double mma_peak_tflops(const Config& config);
 
     Source source(const Config& config) const;

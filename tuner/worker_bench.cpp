@@ -108,8 +108,9 @@ Result<std::vector<Timing>> WorkerBench::final_round(std::span<const Entrant> en
     return field<std::vector<Timing>>(answer->head, "timings");
 }
 
-double WorkerBench::mma_peak_tflops(DType dtype) {
-    const auto answer = call({{{"do", "peak"}, {"dtype", name_of(dtype)}}, {}});
+double WorkerBench::mma_peak_tflops(DType dtype, const Config& config) {
+    const auto answer =
+        call({{{"do", "peak"}, {"dtype", name_of(dtype)}, {"config", config.text()}}, {}});
     if (answer) return answer->head.value("mma_tflops", 0.0);
     worker_.reset();  // its device may be unusable: the next problem starts afresh
     return 0;

@@ -40,9 +40,9 @@ public:
     Result<std::vector<Timing>> final_round(std::span<const Entrant> entrants,
                                             const MeasurePolicy& policy);
 
-    /// TFLOP/s of the MMA instruction alone (tuner/peak.h), measured once in each process; 0 where
-    /// that failed. After it only prepare() may follow.
-    double mma_peak_tflops(DType dtype);
+    /// TFLOP/s of the config's matrix instruction alone (tuner/peak.h), measured once in each
+    /// process; 0 where that failed. After it only prepare() may follow.
+    double mma_peak_tflops(DType dtype, const Config& config);
 
 private:
     WorkerBench(const WorkerOptions& options, const std::string& device, unsigned seed);

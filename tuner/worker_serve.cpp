@@ -153,25 +153,31 @@ private:
         return Message{{{"timings", *timings}}, {}};
     }
 
-    /// Measured once in this process for each dtype.
+    /// Measured once in this process for each instruction.
     Result<Message> peak(const Message& request, const Stage& stage) {
         const auto text = field<std::string>(request.head, "dtype");
         if (!text) return text.error();
         const auto dtype = parse_dtype(*text);
         if (!dtype) return dtype.error();
-        auto known = mma_tflops_.find(*dtype);
+        const auto config_text = field<std::string>(request.head, "config");
+        if (!config_text) return config_text.error();
+        const auto config = Config::parse(*config_text);
+        if (!config) return config.error();
+        const auto probe = mma_probe(*config, *dtype, device_->info().target);
+        if (!probe) return probe.error();
+        auto known = mma_tflops_.find(probe->text.call);
         if (known == mma_tflops_.end()) {
             stage("peak");
-            const auto tflops = measure_mma_tflops(*device_, *compiler_, *dtype);
-            if (!tflops) return tflops.error();
-            known = mma_tflops_.emplace(*dtype, *tflops).first;
+            const auto peak = measure_mma(*device_, *compiler_, *probe);
+            if (!peak) return peak.error();
+            known = mma_tflops_.emplace(probe->text.call, peak->rate).first;
         }
         return Message{{{"mma_tflops", known->second}}, {}};
     }
 
     std::string device_id_;
     CompilerOpener open_compiler_;
-    std::map<DType, double> mma_tflops_;
+    std::map<std::string, double> mma_tflops_;  // by the probe's call
     std::unique_ptr<Device> device_;
     std::unique_ptr<Compiler> compiler_;
     std::unique_ptr<Bench> bench_;  // refers to both

@@ -23,7 +23,7 @@ Handler compile_handler(Result<std::unique_ptr<Compiler>> compiler);
 /// Answers, in "do": open → {"info": DeviceInfo}; prepare {"problem", "seed"}; candidate
 /// {"config", "binary", "policy", "best_us", "timed"} + bytes → {"measurement", "device_lost"};
 /// final {"candidates": [{"config", "binary", "bytes"}], "policy"} + bytes → {"timings": [...]};
-/// peak {"dtype"} → {"mma_tflops"}. `open_compiler` opens the one for probes.
+/// peak {"dtype", "config"} → {"mma_tflops"}. `open_compiler` opens the one for probes.
 Handler measure_handler(const std::string& device);
 Handler measure_handler(const std::string& device, CompilerOpener open_compiler);
 

@@ -91,6 +91,7 @@ public:
     void mbarrier_arrive_cp_async(SharedAddress at);
     void mbarrier_arrive_expect(SharedAddress at, int bytes);
     void mbarrier_fence_init();
+    void fence_async() { shared_.fence(self_); }
     void mbarrier_wait(SharedAddress at, int parity);
     void tensor_load(SharedAddress to, const TensorMap& map, SharedAddress barrier,
                      const TensorPoint& first);

@@ -59,7 +59,7 @@ void CtaRunner::execute_mma(Warp& warp, DType dtype) {
 
 /// Every lane brings the same kind of call.
 void CtaRunner::execute_matrix(Warp& warp) {
-    std::array<MatrixCall, 64> lanes;
+    std::array<MatrixCall, 64> lanes{};
     for (int l = 0; l < grid_.wave_size; ++l) {
         lanes[l] = *warp.arguments[l].call;
         if (lanes[l].shape != lanes[0].shape || lanes[l].bf16 != lanes[0].bf16)

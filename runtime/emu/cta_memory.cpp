@@ -90,6 +90,7 @@ void CtaRunner::store_shared(SharedAddress at, const void* from, int bytes, cons
     my_warp().log.note(lane_of(self_), site, at, bytes, true);
     counts_.shared_bytes += bytes;
     std::memcpy(shared_.bytes(at), from, bytes);
+    shared_.stored(self_, at, bytes);
 }
 
 // ---- asynchronous copies ----------------------------------------------------------------------

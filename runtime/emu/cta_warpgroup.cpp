@@ -138,6 +138,12 @@ void CtaRunner::read_operands(Warpgroup& group, const std::vector<SharedAddress>
         for (int w = first / 32; grid_.options.detect_races && w < first / 32 + 4; ++w)
             if (const auto conflict = shared_.read(32 * w, at, 16, {clocks_.warp_id(w), in_flight}))
                 fail_race(*conflict, 32 * w, Access::read);
+        if (const auto unfenced = shared_.unfenced(at, 16))
+            fail(self_, [&] {
+                return formatted(
+                    "wgmma reads shared byte {}, which thread {} stored with no fence_async after",
+                    unfenced->address - shared_base, unfenced->thread);
+            });
     }
     counts_.shared_bytes += 16 * pieces.size();
 }

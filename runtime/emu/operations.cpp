@@ -99,6 +99,9 @@ void mbarrier_arrive_expect(SharedAddress at, int bytes) {
 void mbarrier_fence_init() {
     cta().mbarrier_fence_init();
 }
+void fence_async() {
+    cta().fence_async();
+}
 void tensor_load(SharedAddress to, const TensorMap* map, SharedAddress barrier,
                  const TensorPoint* from) {
     cta().tensor_load(to, *map, barrier, *from);
@@ -168,6 +171,7 @@ constexpr Operations table{
     .mbarrier_wait = mbarrier_wait,
     .mbarrier_arrive_expect = mbarrier_arrive_expect,
     .mbarrier_fence_init = mbarrier_fence_init,
+    .fence_async = fence_async,
     .tensor_load = tensor_load,
     .named_sync = named_barrier<true>,
     .named_arrive = named_barrier<false>,

@@ -11,6 +11,9 @@ void SharedMemory::configure(int bytes, int warps, const Clocks* clocks) {
     words_ = clocks ? (bytes + 3) / 4 : 0;
     writes_.assign(words_, {});
     reads_.assign(std::size_t(words_) * warps, {});
+    stores_.assign((bytes + 3) / 4, {});
+    fenced_.assign(std::size_t(warps) * 32, 0);
+    store_count_ = 0;
 }
 
 void SharedMemory::poison() {
@@ -48,12 +51,28 @@ std::optional<Conflict> SharedMemory::write(int thread, SharedAddress at, int by
 }
 
 void SharedMemory::land(SharedAddress at, int bytes, Epoch epoch) {
+    std::fill_n(stores_.begin() + word(at), bytes / 4, Store{});
     if (clocks_) std::fill_n(writes_.begin() + word(at), bytes / 4, epoch);
 }
 
 void SharedMemory::set_read(int warp, SharedAddress at, int bytes, Epoch epoch) {
     if (!clocks_) return;
     std::fill_n(reads_.begin() + std::size_t(warp) * words_ + word(at), bytes / 4, epoch);
+}
+
+void SharedMemory::stored(int thread, SharedAddress at, int bytes) {
+    std::fill_n(stores_.begin() + word(at), (bytes + 3) / 4, Store{++store_count_, thread});
+}
+
+void SharedMemory::fence(int thread) {
+    fenced_[thread] = store_count_;
+}
+
+std::optional<Unfenced> SharedMemory::unfenced(SharedAddress at, int bytes) const {
+    for (int i = word(at); i < word(at) + bytes / 4; ++i)
+        if (stores_[i].number > 0 && stores_[i].number > fenced_[stores_[i].thread])
+            return Unfenced{shared_base + 4 * i, stores_[i].thread};
+    return {};
 }
 
 }  // namespace attune::emu

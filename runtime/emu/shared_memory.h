@@ -20,6 +20,11 @@ struct Conflict {
     Epoch epoch;  // of the earlier one; clock == in_flight: not finished
 };
 
+struct Unfenced {
+    SharedAddress address;
+    int thread;  // that stored there
+};
+
 class SharedMemory {
 public:
     /// Forgets everything. `clocks` null: accesses are not recorded.
@@ -39,6 +44,12 @@ public:
     /// A read recorded as in flight is over, at `epoch`; or another one of the warp's is not.
     void set_read(int warp, SharedAddress at, int bytes, Epoch epoch);
 
+    // What threads stored is not seen by wgmma and tensor loads until the storing thread fences.
+    void stored(int thread, SharedAddress at, int bytes);
+    void fence(int thread);
+    /// The first word of these whose store no fence followed.
+    std::optional<Unfenced> unfenced(SharedAddress at, int bytes) const;
+
 private:
     int word(SharedAddress at) const { return static_cast<int>(at - shared_base) / 4; }
 
@@ -48,6 +59,14 @@ private:
     int words_ = 0;
     std::vector<Epoch> writes_;  // [words]
     std::vector<Epoch> reads_;   // [warps][words]: the latest of each warp
+
+    struct Store {
+        std::uint32_t number;  // 0: none
+        int thread;
+    };
+    std::vector<Store> stores_;          // [words]: the latest
+    std::vector<std::uint32_t> fenced_;  // [threads]: stores up to this number
+    std::uint32_t store_count_ = 0;
 };
 
 }  // namespace attune::emu

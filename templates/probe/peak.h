@@ -6,24 +6,42 @@
 
 namespace attune {
 
-constexpr int peak_mma_per_step = 8;  // independent accumulators of a warp
+/// Operands that are neither zero nor all alike: what a multiplication costs depends on its bits.
+template <class Element, int n>
+ATTUNE_DEVICE void fill_operand(unsigned (&operand)[n]) {
+    ATTUNE_UNROLL
+    for (int i = 0; i < n; ++i)
+        operand[i] = pack2(0.001f * (lane_index() - 15), 0.002f * (i + 1), Element{});
+}
 
-/// Register-only m16n8k16: `steps` times peak_mma_per_step instructions of every warp.
-template <class Element, int threads>
-ATTUNE_DEVICE void peak_mma(const PeakParams& p) {
-    float d[peak_mma_per_step][4] = {};
-    unsigned a[4], b[2];
-    ATTUNE_UNROLL
-    for (int i = 0; i < 4; ++i) a[i] = pack2(0.001f * (lane_index() - 15), 0.002f * i, Element{});
-    ATTUNE_UNROLL
-    for (int i = 0; i < 2; ++i) b[i] = pack2(0.003f * (16 - lane_index()), 0.001f * i, Element{});
+/// What a warp multiplies in one step: `registers` floats of D in a thread, operands in registers.
+template <class E>
+struct MmaSync {
+    using Element = E;
+    static constexpr int registers = 4, a_words = 4, b_words = 2;
+    ATTUNE_DEVICE static void multiply(float (&d)[4], const unsigned (&a)[4],
+                                       const unsigned (&b)[2]) {
+        mma_m16n8k16(d, a, b[0], b[1], Element{});
+    }
+};
+
+constexpr int peak_independent = 8;  // accumulators of a warp that do not wait for each other
+
+/// `steps` times peak_independent instructions of every warp.
+template <class Product, int threads>
+ATTUNE_DEVICE void peak_products(const PeakParams& p) {
+    float d[peak_independent][Product::registers] = {};
+    unsigned a[Product::a_words], b[Product::b_words];
+    fill_operand<typename Product::Element>(a);
+    fill_operand<typename Product::Element>(b);
     for (int step = 0; step < p.steps; ++step) {
         ATTUNE_UNROLL
-        for (int i = 0; i < peak_mma_per_step; ++i) mma_m16n8k16(d[i], a, b[0], b[1], Element{});
+        for (int i = 0; i < peak_independent; ++i) Product::multiply(d[i], a, b);
     }
     float sum = 0;
     ATTUNE_UNROLL
-    for (int i = 0; i < peak_mma_per_step; ++i) sum += d[i][0] + d[i][1] + d[i][2] + d[i][3];
+    for (int i = 0; i < peak_independent * Product::registers; ++i)
+        sum += d[i / Product::registers][i % Product::registers];
     store_global_f32(p.sink + static_cast<long long>(cta_index()) * threads + thread_index(), sum);
 }
 

@@ -76,6 +76,7 @@ struct Operations {
 
     void (*mbarrier_arrive_expect)(SharedAddress at, int bytes);
     void (*mbarrier_fence_init)();
+    void (*fence_async)();
     void (*tensor_load)(SharedAddress to, const TensorMap* map, SharedAddress barrier,
                         const TensorPoint* from);
     void (*named_sync)(int barrier, int threads);
@@ -97,7 +98,7 @@ struct Operations {
     unsigned long long (*ticks)();
 };
 
-constexpr int abi_version = 5;
+constexpr int abi_version = 6;
 
 struct KernelObject {
     int abi_version;

@@ -22,9 +22,12 @@ ATTUNE_DEVICE void pin(float* x) {
     for (int i = 0; i < n; ++i) asm volatile("" : "+f"(x[i])::"memory");
 }
 
+ATTUNE_DEVICE void fence_async() {
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
 ATTUNE_DEVICE void mbarrier_fence_init() {
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    fence_async();
 }
 ATTUNE_DEVICE void mbarrier_arrive_expect(SharedAddress at, int bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(at), "r"(bytes)

@@ -46,6 +46,9 @@ ATTUNE_DEVICE void pin(float*) {}
 ATTUNE_DEVICE void mbarrier_fence_init() {
     emu::operations->mbarrier_fence_init();
 }
+ATTUNE_DEVICE void fence_async() {
+    emu::operations->fence_async();
+}
 ATTUNE_DEVICE void mbarrier_arrive_expect(SharedAddress at, int bytes) {
     emu::operations->mbarrier_arrive_expect(at, bytes);
 }
