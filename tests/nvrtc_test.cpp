@@ -54,6 +54,16 @@ TEST_F(Nvrtc, compiles_to_a_cubin_and_reports_resources) {
     EXPECT_GT(binary->compile_ms, 0);
 }
 
+/// Where there is a GPU the driver keeps cubins, but not ptxas's report on them.
+TEST_F(Nvrtc, reports_resources_each_time) {
+    for (int time = 0; time < 3; ++time) {
+        auto binary = compiler->compile(probe(store_one), "sm_90a");
+        ASSERT_TRUE(binary) << binary.error().text();
+        EXPECT_GT(binary->resources.registers, 0) << time;
+        EXPECT_EQ(binary->resources.spill_bytes, 0) << time;
+    }
+}
+
 TEST_F(Nvrtc, counts_spills) {
     // 512 live floats per thread do not fit 255 registers.
     auto binary = compiler->compile(

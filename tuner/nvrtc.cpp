@@ -35,19 +35,25 @@ Resources resources_in(const std::string& log, const std::string& entry) {
 
 class NvrtcCompiler final : public ProgramCompiler {
 public:
-    NvrtcCompiler(const nvrtc::Library& library, Info info,
+    NvrtcCompiler(const nvrtc::Library& library, Info info, int major,
                   const std::vector<TemplateFile>& templates)
-        : ProgramCompiler(library, std::move(info), templates, "templates/target/cuda.h") {}
+        : ProgramCompiler(library, std::move(info), templates, "templates/target/cuda.h"),
+          major_(major) {}
 
 private:
     Result<void> knows(const std::string& arch) const override;
     std::vector<std::string> options(const std::string& arch) const override {
-        return {"--gpu-architecture=" + arch, "--std=c++20", "-default-device",
-                "--ptxas-options=-v"};
+        std::vector<std::string> options = {"--gpu-architecture=" + arch, "--std=c++20",
+                                            "-default-device", "--ptxas-options=-v"};
+        // A cubin from the driver's cache comes without ptxas's report. Older ones keep none.
+        if (major_ >= 13) options.push_back("--no-cache");
+        return options;
     }
     Result<Resources> resources(const Binary& binary) const override {
         return resources_in(binary.log, binary.entry);
     }
+
+    int major_;  // version of NVRTC
 };
 
 int number_of(const std::string& arch) {
@@ -86,7 +92,7 @@ Result<std::unique_ptr<Compiler>> open_nvrtc(const std::vector<TemplateFile>& te
     std::vector<std::string> archs;
     for (const int number : numbers) archs.push_back(formatted("sm_{}", number));
     return std::unique_ptr<Compiler>(new NvrtcCompiler(
-        *nvrtc, {formatted("nvrtc {}.{}", major, minor), opened, archs}, templates));
+        *nvrtc, {formatted("nvrtc {}.{}", major, minor), opened, archs}, major, templates));
 }
 
 }  // namespace attune
