@@ -1,8 +1,7 @@
 // A first estimate for the mma family: per kv step the busiest unit, plus what does not hide under
 // it. Rates are per SM and cycle. Sources: CUDA C++ Programming Guide, arithmetic throughput table
-// (special functions, fp32) and shared-memory bandwidth of 32 banks x 4 bytes; the share of the
-// dense MMA rate that mma.sync reaches and the synchronisation costs are fitted to an H200
-// (docs/perf-notes.md).
+// (special functions, fp32) and shared-memory bandwidth of 32 banks x 4 bytes. The rest is fitted
+// to 2181 times of 43 problems on an H200 (docs/perf-notes.md).
 #include <algorithm>
 #include <cmath>
 
@@ -13,46 +12,79 @@ namespace attune {
 namespace {
 
 constexpr double shared_bytes_per_cycle = 128;
-constexpr double exp2_per_cycle = 16;
+constexpr double l2_bytes_per_cycle = 64;
+constexpr double exp2_per_cycle = 11;  // of 16, which nothing reaches
 constexpr double fp32_per_cycle = 128;
-constexpr double mma_share_of_peak = 0.78;
-constexpr double barrier_cycles = 120;
+constexpr double operations_per_copy = 5;   // of 16 bytes
+constexpr double tile_cycles_fixed = 8000;  // start, first load and store of a CTA
+constexpr double step_cycles_fixed = 240;   // the latency that nothing hides but another CTA
+constexpr double meeting_cycles = 60;       // of a step that waits for the slowest warp
+constexpr double unordered_share = 1.05;    // causal q-tiles not longest first
+constexpr double forward_share = 1.1;       // edge tiles last
 constexpr double launch_us = 3;
 
-/// By the rescale axis: operations per score (scale, maximum or check, sum, conversion), and
-/// multiplications of each O element per step.
+/// By the rescale axis: operations per score (scale, maximum or check, sum, conversion), operations
+/// on each O element per step; and registers beside the accumulators without which ptxas spills
+/// more than a few: `registers`, `of_outputs` of those of O and 3/4 of those of S, fitted to 928
+/// kernels.
 struct SoftmaxCost {
-    double per_score, rescales;
+    double per_score, per_output;
+    double registers, of_outputs;
 };
-constexpr SoftmaxCost softmax_costs[] = {{5, 1}, {5, 0.1}, {5, 2}, {4, 0.05}, {3, 0.05}};
-constexpr double mixed_share = 0.5;  // of softmax, when its exp2 issue among MMAs
+constexpr SoftmaxCost softmax_costs[] = {{5.5, 4, 42, 0.25},
+                                         {3.7, 0.4, 20, 0.25},
+                                         {7.4, 8, 42, 0.25},
+                                         {3.9, 0.2, 34, 0},
+                                         {3.9, 0.2, 50, 0.25}};
+constexpr double mixed_share = 0.87;  // of softmax, when its exp2 issue among MMAs
 
-struct Step {
-    double tensor, shared, softmax;  // cycles of one CTA's kv step on each unit
-};
-
-Step step_cycles(const Problem& problem, const Config& c, const Target& t) {
-    const MmaNeeds needs = mma_needs(problem.signature, c);
-    const double d = needs.head_dim_padded, q = c["q"], kv = c["kv"], warps = c["w"];
-    const double flop_per_cycle =
-        t.dense_f16_tflops * 1e6 / (t.multiprocessors * t.boost_clock_mhz) * mma_share_of_peak;
-    Step step{};
-    step.tensor = 4 * q * kv * d / flop_per_cycle;
-    // Every warp reads its keys of K and V once per step, and its rows of Q unless they are in
-    // registers.
-    double bytes = warps * needs.keys_per_warp * d * 4;
-    if (c["qop"] == in_shared) bytes += warps * needs.rows_per_warp * d * 2;
-    step.shared = bytes / shared_bytes_per_cycle;
-    const SoftmaxCost& cost = softmax_costs[c["rescale"]];
-    step.softmax = q * kv / exp2_per_cycle +
-                   (cost.per_score * q * kv + cost.rescales * q * d) / fp32_per_cycle;
-    if (c["mix"] == 1) step.softmax *= mixed_share;
-    return step;
+/// What mma.sync reaches of the dense rate: that is another instruction's from sm_90 on (644 of 989
+/// TFLOP/s on an H200), but for sm_120.
+double mma_share(const Target& t) {
+    const int capability = t.compute_capability();
+    return capability >= 90 && capability < 120 ? 0.65 : 1.0;
 }
 
-int ctas_per_sm(const Problem& problem, const Config& c, const Target& t) {
-    const MmaNeeds needs = mma_needs(problem.signature, c);
-    const int registers = std::min(mma_register_cap(c, t), (needs.accumulators + 60 + 7) / 8 * 8);
+/// Cycles of an SM for the registers that ptxas spills in one kv step.
+double spill_cycles(const MmaNeeds& needs, const Config& c, const Target& t) {
+    const SoftmaxCost& cost = softmax_costs[c["rescale"]];
+    const double outputs = needs.rows_per_warp * needs.head_dim_padded / 32.0;
+    const double scores = needs.rows_per_warp * needs.keys_per_warp / 32.0;
+    const double wanted = needs.accumulators + cost.registers + cost.of_outputs * outputs +
+                          0.75 * scores + (c["u"] == 2 ? 16 : 0);
+    const double spilled = std::max(0.0, wanted - mma_register_cap(c, t));
+    return 4 * spilled * needs.threads * 8 / shared_bytes_per_cycle;
+}
+
+/// Cycles of an SM for one kv step of one of its `resident` CTAs.
+double step_cycles(const MmaNeeds& needs, const Config& c, const Target& t, int resident) {
+    const double d = needs.head_dim_padded, q = c["q"], kv = c["kv"], warps = c["w"];
+    const double flop_per_cycle =
+        t.dense_f16_tflops * 1e6 / (t.multiprocessors * t.boost_clock_mhz) * mma_share(t);
+    const double tensor = 4 * q * kv * d / flop_per_cycle;
+    // Every warp reads its keys of K and V once per step, and its rows of Q unless they are in
+    // registers.
+    double read = warps * needs.keys_per_warp * d * 4;
+    if (c["qop"] == in_shared) read += warps * needs.rows_per_warp * d * 2;
+    const double shared = read / shared_bytes_per_cycle;
+    const SoftmaxCost& cost = softmax_costs[c["rescale"]];
+    double softmax = q * kv / exp2_per_cycle +
+                     (cost.per_score * q * kv + cost.per_output * q * d) / fp32_per_cycle;
+    if (c["mix"] == 1) softmax *= mixed_share;
+    const double copied = kv * d * 4;
+    const double copies =
+        copied / l2_bytes_per_cycle + copied / 16 * operations_per_copy / fp32_per_cycle;
+    const double busiest = std::max({tensor, shared, softmax, copies});
+    const double rest = tensor + shared + softmax + copies - busiest;
+    const double warps_per_scheduler = std::max(0.5, resident * warps / 4.0);
+    const bool runs_ahead = c["ring"] == 1 && c["s"] > 2;
+    const double waits = (step_cycles_fixed + (runs_ahead ? 0 : meeting_cycles)) / resident;
+    const double cycles = busiest + rest * (0.15 + 0.13 / warps_per_scheduler) + waits;
+    return cycles * (c["dir"] == 1 ? forward_share : 1) + spill_cycles(needs, c, t);
+}
+
+int ctas_per_sm(const MmaNeeds& needs, const Config& c, const Target& t) {
+    const int registers = std::min(mma_register_cap(c, t), (needs.accumulators + 70 + 7) / 8 * 8);
     const int by_registers = t.registers_per_multiprocessor / (registers * needs.threads);
     const int by_shared =
         t.shared_bytes_per_multiprocessor / (needs.shared_bytes + t.shared_bytes_reserved_per_cta);
@@ -66,35 +98,26 @@ int ctas_per_sm(const Problem& problem, const Config& c, const Target& t) {
 double mma_estimate_us(const Problem& problem, const Config& c, const Target& t) {
     const Shape& shape = problem.shape;
     if (shape.batch == 0 || shape.heads_q == 0 || shape.seqlen_q == 0) return launch_us;
-    const int resident = ctas_per_sm(problem, c, t);
-    const Step step = step_cycles(problem, c, t);
-    const double busiest = std::max({step.tensor, step.shared, step.softmax});
-    const double rest = step.tensor + step.shared + step.softmax - busiest;
-    const double warps_per_scheduler = resident * c["w"] / 4.0;
-    // A warp waits for the others twice a step, once with pairs loaded ahead, and rarely where full
-    // and empty slots let it run ahead of them.
-    const double meetings = c["ring"] == 1 ? (c["s"] == 2 ? 0.5 : 0.1) : c["s"] == 1 ? 2 : 1;
-    const double barriers = meetings * barrier_cycles / resident;
-    const double penalty = 1 + 0.002 * (c["dir"] + c["u"] - 1);  // ties go to the plain form
-    const double cycles =
-        (busiest + rest / std::max(0.5, warps_per_scheduler) + barriers) * penalty;
-
+    const MmaNeeds needs = mma_needs(problem.signature, c);
+    const int resident = ctas_per_sm(needs, c, t);
     // Masked-out work inside tiles counts: a causal tile is computed whole where any score of it is
     // kept.
     const double q_tiles = std::ceil(double(shape.seqlen_q) / c["q"]);
     const double full_steps = std::ceil(double(shape.seqlen_kv) / c["kv"]);
     const bool causal = problem.signature.mask == Mask::causal;
     const double edge = causal ? 0.5 * (1 + double(c["q"]) / c["kv"]) : 0;
-    const double steps = std::min(full_steps, full_steps * kept_share(problem) + edge) +
-                         2;  // + prologue and epilogue
+    const double steps = std::min(full_steps, full_steps * kept_share(problem) + edge);
     const bool per_head = c["grid"] == 1;
     const double ctas = double(shape.batch) * shape.heads_q * (per_head ? 1 : q_tiles);
-    const double slots = double(t.multiprocessors) * resident;
-    const double imbalance = causal && !per_head && c["sec"] == 0 ? 1.12 : 1.0;
-    const double rounds =
-        ctas < slots ? std::ceil(ctas / t.multiprocessors) / resident : ctas / slots + 0.5;
-    const double total = rounds * resident * steps * (per_head ? q_tiles : 1) * cycles * imbalance;
-    return launch_us + total / t.boost_clock_mhz;
+    const double tile_cycles =
+        steps * step_cycles(needs, c, t, resident) + tile_cycles_fixed / resident;
+    // CTAs that do not fill the GPU: the busiest SM has the last one alone.
+    const double per_sm = ctas / t.multiprocessors;
+    const double rounds = per_sm < resident ? std::ceil(per_sm) : per_sm;
+    const double order = causal && !per_head && c["sec"] != 32 ? unordered_share : 1;
+    const double penalty = 1 + 0.002 * (c["u"] - 1);  // ties go to the plain form
+    const double cycles = rounds * tile_cycles * (per_head ? q_tiles : 1) * order * penalty;
+    return launch_us + cycles / t.boost_clock_mhz;
 }
 
 }  // namespace attune
