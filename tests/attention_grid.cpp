@@ -86,11 +86,16 @@ void add_cases(const Family& family, const Target& target, bool emulated,
         if (bytes != signatures.end()) cover(*bytes);
         return;
     }
-    for (const Config& config : pairwise_cover(family, widest_signature(), target, seed)) {
-        std::size_t at = cases.size();
-        while (broken_constraint(signatures[at % signatures.size()], config, target)) ++at;
-        add(signatures[at % signatures.size()], config);
-    }
+    const auto deal_cover = [&](const Signature& of, const std::vector<Signature>& hands) {
+        for (const Config& config : pairwise_cover(family, of, target, seed)) {
+            std::size_t at = cases.size();
+            while (broken_constraint(hands[at % hands.size()], config, target)) ++at;
+            add(hands[at % hands.size()], config);
+        }
+    };
+    deal_cover(widest_signature(), signatures);
+    std::erase_if(signatures, [](const Signature& s) { return s.dtype != DType::e4m3; });
+    if (!signatures.empty()) deal_cover(signatures.back(), signatures);
 }
 
 }  // namespace

@@ -26,6 +26,8 @@ struct ElementTraits {
         return to_float(static_cast<unsigned short>(pack2(value, 0, Element{}) & 0xffffu),
                         Element{});
     }
+    /// Two numbers by turns.
+    ATTUNE_DEVICE static unsigned word(float a, float b) { return pack2(a, b, Element{}); }
     /// Word i of an A fragment, from accumulators.
     ATTUNE_DEVICE static unsigned fragment_word(const float (&p)[step_tiles][4], int i) {
         const int e = i % 2 * 2;
@@ -55,6 +57,7 @@ struct ElementTraits<Element, 1> {
         return to_float(static_cast<unsigned char>(pack4(value, 0, 0, 0, Element{}) & 0xffu),
                         Element{});
     }
+    ATTUNE_DEVICE static unsigned word(float a, float b) { return pack4(a, b, a, b, Element{}); }
     /// A word is four neighbouring keys of the fragment, but the accumulators of a lane are two
     /// pairs of 16 keys: 2 c, 2 c + 1, 8 + 2 c and 9 + 2 c for c = lane % 4. So these are the
     /// fragment's keys 4 c .. 4 c + 3, and B has its keys in that order too (wgmma/transposer.h).
