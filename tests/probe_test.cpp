@@ -42,12 +42,13 @@ TEST_P(Probes, reference_rows_agree_with_fp64) {
     for (const char* text :
          {"bf16.d64.causal.lse/b2.h4.kv2.q9.k41", "f16.d72.full.lse/b1.h2.kv1.q5.k33",
           "bf16.d8.causal.lse/b1.h1.kv1.q7.k3", "f16.d24v80.full/b1.h2.kv1.q5.k70",
-          "bf16.d72v8.causal.lse/b1.h2.kv2.q6.k5"}) {
+          "bf16.d72v8.causal.lse/b1.h2.kv2.q6.k5", "e4m3.d64.causal.lse/b2.h4.kv2.q9.k41",
+          "e4m3.d48v80.full.lse/b1.h2.kv1.q5.k70"}) {
         const Problem problem = *Problem::parse(text);
         const BenchCase bench_case = *BenchCase::make(*device, problem, 5, 0);
         const auto inputs = *bench_case.read_inputs(*device);
         const Reference wanted = compute_reference(problem, default_scale(problem.signature),
-                                                   inputs.q, inputs.k, inputs.v);
+                                                   inputs.q, inputs.k, inputs.v, inputs.scales);
         const std::size_t rows = bench_case.rows(), d = problem.signature.value_dim();
         std::vector<unsigned> order;  // any order: rows are named one by one
         for (std::size_t i = 0; i < rows; ++i) order.push_back((i * 5 + 3) % rows);

@@ -48,9 +48,9 @@ std::vector<Axis> axes() {
          {each_step, when_moved, stale},
          {"each", "moved", "stale"},
          each_step,
-         "O is rescaled each step, or only when a row maximum moved by more than 2^8; or no "
-         "maximum "
-         "is taken and the row sums of a tile tell when to rescale"},
+         "O is rescaled each step, or only when a row maximum moved by more than 2^8 (e4m3: 2^2); "
+         "or "
+         "no maximum is taken and the row sums of a tile (e4m3: of 32 keys) tell when to rescale"},
         {"overlap",
          "overlap",
          {0, 1},
