@@ -70,6 +70,16 @@ TEST_P(Property, ConstantVComesOut) {
         ASSERT_NEAR(value(o), 0.75, 0.75 * 2.2 * unit_roundoff(signature.dtype));
 }
 
+/// Many additions of one sign: what the hardware cuts off its sums adds up, what is rounded of P
+/// does not.
+TEST_P(Property, ConstantVComesOutOfLongRows) {
+    if (test_bed().emulated()) GTEST_SKIP() << "skipped: the emulator adds exactly";
+    const Problem problem{signature, {1, 1, 1, 64, 8192}};
+    HostTensors tensors = normal_tensors(problem, 18);
+    std::fill(tensors.v.begin(), tensors.v.end(), bits(0.75f));
+    for (std::uint16_t o : run(problem, tensors).o) ASSERT_NEAR(value(o), 0.75, 0.75 * 0.02);
+}
+
 /// Equal scores, and in batch b only row j of V in 64 b .. 64 b + 63 marked, in column j - 64 b: O
 /// shows one by one which keys a row attended.
 TEST_P(Property, OneHotVShowsTheMask) {
