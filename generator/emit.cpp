@@ -16,8 +16,7 @@ std::string body(const Variant& variant, const Family& family) {
                                  variant.signature.text(), variant.config.text(),
                                  variant.target.arch, family.entry_header);
     text += "namespace attune {\n\nstruct Variant {\n";
-    text += formatted("    using Element = {};\n",
-                      variant.signature.dtype == DType::f16 ? "F16" : "BF16");
+    text += formatted("    using Element = {};\n", element_name(variant.signature.dtype));
     for (const auto& [name, value] :
          family.fields(variant.signature, variant.config, variant.target)) {
         const bool flag = value == "true" || value == "false";
@@ -49,6 +48,11 @@ void add_included(const std::string& name, const std::vector<TemplateFile>& temp
 }
 
 }  // namespace
+
+const char* element_name(DType dtype) {
+    static constexpr const char* names[] = {"F16", "BF16", "E4M3"};  // in DType's order
+    return names[static_cast<int>(dtype)];
+}
 
 const std::vector<TemplateFile>& embedded_templates() {
     static const std::vector<TemplateFile> templates = [] {

@@ -37,6 +37,9 @@ struct Source {
 Source emit(const Variant& variant,
             const std::vector<TemplateFile>& templates = embedded_templates());
 
+/// What templates call an element type: "BF16".
+const char* element_name(DType dtype);
+
 /// SHA-256 as 64 lower-case hex digits.
 std::string sha256_hex(std::string_view bytes);
 

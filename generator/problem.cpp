@@ -37,19 +37,39 @@ Error invalid(std::string message, std::string next_step) {
     return {Code::invalid_argument, std::move(message), std::move(next_step)};
 }
 
+struct DTypeFacts {
+    const char* name;
+    int bytes;
+    DType output;
+};
+constexpr DTypeFacts dtypes[] = {  // in DType's order
+    {"f16", 2, DType::f16},
+    {"bf16", 2, DType::bf16},
+    {"e4m3", 1, DType::bf16}};
+
+const DTypeFacts& facts_of(DType dtype) {
+    return dtypes[static_cast<int>(dtype)];
+}
+
 }  // namespace
 
 const char* name_of(DType dtype) {
-    return dtype == DType::f16 ? "f16" : "bf16";
+    return facts_of(dtype).name;
+}
+int element_bytes(DType dtype) {
+    return facts_of(dtype).bytes;
+}
+DType output_of(DType dtype) {
+    return facts_of(dtype).output;
 }
 const char* name_of(Mask mask) {
     return mask == Mask::full ? "full" : "causal";
 }
 
 Result<DType> parse_dtype(std::string_view text) {
-    for (DType dtype : {DType::f16, DType::bf16})
-        if (text == name_of(dtype)) return dtype;
-    return bad_text("dtype", text, "f16 or bf16");
+    for (const DTypeFacts& facts : dtypes)
+        if (text == facts.name) return static_cast<DType>(&facts - dtypes);
+    return bad_text("dtype", text, "f16, bf16 or e4m3");
 }
 
 Result<Mask> parse_mask(std::string_view text) {
@@ -144,10 +164,13 @@ Result<void> validate(const Problem& problem) {
     const Shape& shape = problem.shape;
     const std::pair<const char*, int> dims[] = {{"head_dim", s.head_dim},
                                                 {"head_dim_v", s.value_dim()}};
+    const int step = 16 / element_bytes(s.dtype);
     for (const auto& [name, dim] : dims)
-        if (dim < 8 || dim > 256 || dim % 8 != 0)
-            return invalid(formatted("{} {} is not a multiple of 8 from 8 to 256", name, dim),
-                           "pad the rows of Q, K and V to the next multiple of 8");
+        if (dim < step || dim > 256 || dim % step != 0)
+            return invalid(
+                formatted("{} {} is not a multiple of {} from {} to 256{}", name, dim, step, step,
+                          step == 8 ? "" : " (rows of 16 bytes)"),
+                formatted("pad the rows of Q, K and V to the next multiple of {}", step));
     const std::pair<const char*, int> sizes[] = {{"batch", shape.batch},
                                                  {"heads_q", shape.heads_q},
                                                  {"heads_kv", shape.heads_kv},
@@ -168,12 +191,15 @@ Result<void> validate(const Problem& problem) {
 Result<void> validate(const Problem& problem, const Strides& strides) {
     const std::pair<const char*, const TensorStrides*> tensors[] = {
         {"q", &strides.q}, {"k", &strides.k}, {"v", &strides.v}, {"o", &strides.o}};
-    for (const auto& [name, s] : tensors)
+    const DType dtype = problem.signature.dtype;
+    for (const auto& [name, s] : tensors) {
+        const int step = 16 / element_bytes(s == &strides.o ? output_of(dtype) : dtype);
         for (long long stride : {s->batch, s->head, s->row})
-            if (stride % 8 != 0 || stride < 0)
+            if (stride % step != 0 || stride < 0)
                 return invalid(formatted("a stride of {} is {}: rows would not start on 16 bytes",
                                          name, stride),
-                               "strides are multiples of 8 elements, 0 or more");
+                               formatted("strides are multiples of {} elements, 0 or more", step));
+    }
     const int columns = problem.signature.value_dim();
     if (strides.o.row < columns && problem.shape.seqlen_q > 1)
         return invalid(
@@ -207,9 +233,14 @@ double flops(const Problem& problem) {
 }
 
 double compulsory_bytes(const Problem& problem) {
+    const Signature& signature = problem.signature;
     const Shape& s = problem.shape;
-    const double rows = double(s.heads_q) * s.seqlen_q + double(s.heads_kv) * s.seqlen_kv;
-    return 2.0 * (problem.signature.head_dim + problem.signature.value_dim()) * s.batch * rows;
+    const double q_rows = double(s.heads_q) * s.seqlen_q;
+    const double kv_rows = double(s.heads_kv) * s.seqlen_kv;
+    const double columns = signature.head_dim, value_columns = signature.value_dim();
+    return s.batch * (element_bytes(signature.dtype) *
+                          (columns * (q_rows + kv_rows) + value_columns * kv_rows) +
+                      element_bytes(output_of(signature.dtype)) * value_columns * q_rows);
 }
 
 }  // namespace attune

@@ -10,19 +10,22 @@
 
 namespace attune {
 
-enum class DType { f16, bf16 };
+/// Of Q, K and V. O has the same type, but bf16 where they are e4m3.
+enum class DType { f16, bf16, e4m3 };
 enum class Mask { full, causal };
 
-const char* name_of(DType dtype);  // "f16", "bf16"
-const char* name_of(Mask mask);    // "full", "causal"
+const char* name_of(DType dtype);  // "f16", "bf16", "e4m3"
+int element_bytes(DType dtype);
+DType output_of(DType dtype);    // of O
+const char* name_of(Mask mask);  // "full", "causal"
 Result<DType> parse_dtype(std::string_view text);
 Result<Mask> parse_mask(std::string_view text);
 
 /// What a kernel is compiled for. Text form: "bf16.d128.causal.lse" ("f16.d64.full" without LSE,
 /// "bf16.d192v128.causal" where V and O have another head_dim than Q and K).
-/// Head dims are multiples of 8 from 8 to 256.
+/// Head dims are multiples of 8 from 8 to 256; of 16 in e4m3.
 /// Layout is strided with rows that start on 16 bytes (base pointers and strides multiples of
-/// 8 elements); others are refused by validate() with the reason.
+/// 8 elements, 16 in e4m3); others are refused by validate() with the reason.
 struct Signature {
     DType dtype = DType::bf16;
     int head_dim = 128;  // of Q and K
@@ -74,8 +77,8 @@ struct Problem {
 };
 
 /// Refuses contradictions and what no kernel covers, one named reason each: negative sizes, heads_q
-/// not a multiple of heads_kv, head dims not multiples of 8 or outside 8..256. Sizes of 0 are
-/// legal.
+/// not a multiple of heads_kv, head dims not multiples of 8 (16 in e4m3) or outside 8..256. Sizes
+/// of 0 are legal.
 Result<void> validate(const Problem& problem);
 /// Refuses strides that break 16-byte rows or overlap nothing can fix (a row of O shorter than it
 /// is).

@@ -41,6 +41,8 @@ struct Target {
 
     /// sm_80 -> 80, sm_90a -> 90; 0 for AMD.
     int compute_capability() const;
+    /// With operands of 2 bytes, or of one: twice that on Hopper, where alone they are used.
+    double dense_tflops(int operand_bytes) const { return dense_f16_tflops * 2 / operand_bytes; }
 };
 
 /// Every GPU of configs/gpus, in file order; embedded in the library.

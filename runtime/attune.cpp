@@ -23,6 +23,7 @@ struct attune_context {
 namespace {
 
 static_assert(ATTUNE_INTERNAL == static_cast<int>(Code::internal), "one list of failures");
+static_assert(ATTUNE_E4M3 == static_cast<int>(attune::DType::e4m3), "one list of dtypes");
 
 // There is no context yet to hang the failure of attune_open on.
 thread_local std::string open_error;
@@ -96,17 +97,17 @@ int number_of(const Enum& value) {
 Result<attune::Problem> problem_of(const attune_problem* given) {
     if (auto good = check_struct(given, "attune_problem"); !good) return good.error();
     const int dtype = number_of(given->dtype), mask = number_of(given->mask);
-    if (dtype != ATTUNE_F16 && dtype != ATTUNE_BF16)
+    if (dtype < ATTUNE_F16 || dtype > ATTUNE_E4M3)
         return Error{Code::invalid_argument, formatted("dtype is {}", dtype),
-                     "use ATTUNE_F16 or ATTUNE_BF16"};
+                     "use ATTUNE_F16, ATTUNE_BF16 or ATTUNE_E4M3"};
     if (mask != ATTUNE_MASK_FULL && mask != ATTUNE_MASK_CAUSAL)
         return Error{Code::invalid_argument, formatted("mask is {}", mask),
                      "use ATTUNE_MASK_FULL or ATTUNE_MASK_CAUSAL"};
     attune::Problem problem;
-    problem.signature = {
-        dtype == ATTUNE_F16 ? attune::DType::f16 : attune::DType::bf16, given->head_dim,
-        mask == ATTUNE_MASK_FULL ? attune::Mask::full : attune::Mask::causal, given->want_lse != 0,
-        given->head_dim_v == given->head_dim ? 0 : given->head_dim_v};
+    problem.signature = {static_cast<attune::DType>(dtype), given->head_dim,
+                         mask == ATTUNE_MASK_FULL ? attune::Mask::full : attune::Mask::causal,
+                         given->want_lse != 0,
+                         given->head_dim_v == given->head_dim ? 0 : given->head_dim_v};
     problem.shape = {given->batch, given->heads_q, given->heads_kv, given->seqlen_q,
                      given->seqlen_kv};
     return problem;
@@ -224,6 +225,9 @@ attune_status attune_launch(attune_kernel* kernel, const attune_problem* problem
         given.pointers.o = tensors->o;
         given.pointers.lse = tensors->lse;
         given.pointers.workspace = workspace;
+        given.pointers.q_scale = tensors->q_scale;
+        given.pointers.k_scale = tensors->k_scale;
+        given.pointers.v_scale = tensors->v_scale;
         given.strides = {strides_of(tensors->q_strides), strides_of(tensors->k_strides),
                          strides_of(tensors->v_strides), strides_of(tensors->o_strides)};
         given.scale = tensors->scale;

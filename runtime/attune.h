@@ -53,7 +53,9 @@ typedef enum attune_status {
     ATTUNE_INTERNAL
 } attune_status;
 
-typedef enum attune_dtype { ATTUNE_F16 = 0, ATTUNE_BF16 = 1 } attune_dtype;
+/* Of Q, K and V. O has the same type, but bf16 where they are e4m3 (OCP FP8: one byte, 4 bits of
+ * exponent, largest 448). */
+typedef enum attune_dtype { ATTUNE_F16 = 0, ATTUNE_BF16 = 1, ATTUNE_E4M3 = 2 } attune_dtype;
 /* Causal is bottom-right: query i attends keys j <= i + seqlen_kv - seqlen_q. */
 typedef enum attune_mask { ATTUNE_MASK_FULL = 0, ATTUNE_MASK_CAUSAL = 1 } attune_mask;
 
@@ -85,7 +87,8 @@ typedef struct attune_tensor_strides {
     int64_t row; /* the head_dim stride is 1 */
 } attune_tensor_strides;
 
-/* What to compute. Head dims are multiples of 8, 8..256. heads_q is a multiple of heads_kv. */
+/* What to compute. Head dims are multiples of 8 (16 in e4m3), 8..256. heads_q is a multiple of
+ * heads_kv. */
 typedef struct attune_problem {
     size_t struct_bytes; /* sizeof(attune_problem) */
     attune_dtype dtype;
@@ -114,6 +117,11 @@ typedef struct attune_tensors {
     attune_tensor_strides v_strides;
     attune_tensor_strides o_strides;
     float scale; /* > 0; 0 = 1/sqrt(head_dim) */
+    /* e4m3 alone: what a head's stored numbers are multiplied with, on the device, contiguous fp32:
+     * [batch, heads_q], and twice [batch, heads_kv]. Each > 0 and finite. NULL = 1. */
+    const float* q_scale;
+    const float* k_scale;
+    const float* v_scale;
 } attune_tensors;
 
 typedef enum attune_match {

@@ -34,13 +34,13 @@ struct DeviceInfo {
     bool emulated = false;  // its times are never stored as measurements
 };
 
-/// A 16-bit [batch][head][row][column] tensor for loads by TMA.
+/// A [batch][head][row][column] tensor for loads by TMA.
 struct TensorMapSpec {
     DevicePtr base = 0;  // on 16 bytes
     DType dtype = DType::bf16;
     int columns = 0, rows = 0, heads = 0, batch = 0;
-    TensorStrides strides{};  // elements, multiples of 8; columns are adjacent
-    int box_rows = 0;         // a load brings this many rows of 64 columns
+    TensorStrides strides{};  // elements, multiples of 16 bytes; columns are adjacent
+    int box_rows = 0;         // a load brings this many rows of 128 bytes
 };
 
 class Device {

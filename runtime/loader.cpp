@@ -32,9 +32,15 @@ Result<void> check_pointers(const Problem& problem, const AttentionParams& p,
         const void* pointer;
         bool needed;
         unsigned alignment;
-    } pointers[] = {{"q", p.q, true, 16},   {"k", p.k, keys, 16},
-                    {"v", p.v, keys, 16},   {"o", p.o, true, 16},
-                    {"lse", p.lse, lse, 4}, {"workspace", p.workspace, needs_workspace, 16}};
+    } pointers[] = {{"q", p.q, true, 16},
+                    {"k", p.k, keys, 16},
+                    {"v", p.v, keys, 16},
+                    {"o", p.o, true, 16},
+                    {"lse", p.lse, lse, 4},
+                    {"workspace", p.workspace, needs_workspace, 16},
+                    {"q_scale", p.q_scale, false, 4},
+                    {"k_scale", p.k_scale, false, 4},
+                    {"v_scale", p.v_scale, false, 4}};
     for (const auto& [name, pointer, needed, alignment] : pointers) {
         if (pointer == nullptr && needed)
             return Error{Code::invalid_argument, formatted("{} is NULL", name),
@@ -44,6 +50,10 @@ Result<void> check_pointers(const Problem& problem, const AttentionParams& p,
                          formatted("{} does not start on {} bytes", name, alignment),
                          "align the tensor's first element"};
     }
+    if ((p.q_scale != nullptr || p.k_scale != nullptr || p.v_scale != nullptr) &&
+        problem.signature.dtype != DType::e4m3)
+        return Error{Code::invalid_argument, "head scales are given but the dtype is not e4m3",
+                     "pass NULL, and fold them into scale or V"};
     if (p.lse != nullptr && !lse)
         return Error{Code::invalid_argument, "lse is given but the problem has want_lse = 0",
                      "pass NULL, or look up the problem with want_lse = 1"};

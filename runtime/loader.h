@@ -35,7 +35,7 @@ struct Answer {
 };
 
 struct Tensors {
-    AttentionParams pointers;  // q, k, v, o, lse, workspace; the rest is filled in by launch
+    AttentionParams pointers;  // and workspace and head scales; the rest is filled in by launch
     Strides strides;
     float scale = 0;  // 0 = default_scale
 };

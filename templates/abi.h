@@ -15,7 +15,8 @@ struct TensorStrides {
 /// The single parameter of every attention kernel, passed by value.
 /// q: [batch, heads_q, seqlen_q, head_dim_qk], k: [batch, heads_kv, seqlen_kv, head_dim_qk],
 /// v: [batch, heads_kv, seqlen_kv, head_dim_v], o: [batch, heads_q, seqlen_q, head_dim_v] in q's
-/// dtype, each through its strides. Query head h reads kv head h / (heads_q / heads_kv).
+/// dtype (bf16 where that is e4m3), each through its strides. Query head h reads kv head
+/// h / (heads_q / heads_kv).
 struct AttentionParams {
     const void* q;
     const void* k;
@@ -33,6 +34,11 @@ struct AttentionParams {
     int seqlen_q;
     int seqlen_kv;
     float scale_log2;  // softmax scale * log2(e): scores enter exp2 directly
+    // e4m3 alone: what the stored numbers are multiplied with, each > 0; fp32 [batch, heads_q] and
+    // twice [batch, heads_kv], contiguous; null: 1.
+    const float* q_scale;
+    const float* k_scale;
+    const float* v_scale;
 };
 
 /// A tensor for loads by TMA, as the device encodes it (Device::encode_tensor_map).
@@ -40,8 +46,8 @@ struct alignas(128) TensorMap {
     unsigned long long opaque[16];
 };
 
-/// The single parameter of kernels that load by TMA: [batch][head][row][column], boxes of 64
-/// columns.
+/// The single parameter of kernels that load by TMA: [batch][head][row][column], boxes of 128
+/// bytes of columns.
 struct TmaAttentionParams {
     AttentionParams attention;
     TensorMap q;

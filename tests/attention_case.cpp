@@ -7,9 +7,11 @@
 #include <cstring>
 #include <iostream>
 #include <random>
+#include <span>
 
 #include "generator/formatted.h"
 #include "runtime/launch_attention.h"
+#include "tuner/bench_case.h"
 #include "tuner/compiler_process.h"
 #include "tuner/devices.h"
 #include "tuner/float16.h"
@@ -36,8 +38,9 @@ void for_each_row(const Shape& s, int heads, int rows, int d, const TensorPlace&
                       at.offset + b * at.strides.batch + h * at.strides.head + r * at.strides.row);
 }
 
-std::vector<std::uint16_t> input_image(const Problem& p, const Placement& at,
-                                       const HostTensors& tensors) {
+/// The tensors as they are placed, then the head scales, 16 bytes further each.
+std::vector<std::byte> input_image(const Problem& p, const Placement& at,
+                                   const HostTensors& tensors) {
     std::vector<std::uint16_t> image(at.inputs, unwritten);
     const Shape& s = p.shape;
     const int d = p.signature.head_dim;
@@ -50,20 +53,30 @@ std::vector<std::uint16_t> input_image(const Problem& p, const Placement& at,
     put(tensors.q, s.heads_q, s.seqlen_q, d, at.q);
     put(tensors.k, s.heads_kv, s.seqlen_kv, d, at.k);
     put(tensors.v, s.heads_kv, s.seqlen_kv, p.signature.value_dim(), at.v);
-    return image;
+    std::vector<std::byte> bytes = stored_elements(image, p.signature.dtype);
+    for (const auto* scales : {&tensors.scales.q, &tensors.scales.k, &tensors.scales.v}) {
+        const auto values = std::as_bytes(std::span(*scales));
+        bytes.insert(bytes.end(), values.begin(), values.end());
+    }
+    return bytes;
 }
 
-AttentionParams params_of(const Problem& p, const Placement& at, DevicePtr in, DevicePtr out,
-                          DevicePtr lse) {
-    const auto pointer = [](DevicePtr base, long long offset) {
-        return reinterpret_cast<void*>(base + 2 * offset);
+AttentionParams params_of(const Problem& p, const Placement& at, const HeadScales& scales,
+                          DevicePtr in, DevicePtr out, DevicePtr lse) {
+    const auto pointer = [](DevicePtr base, long long offset, int element_bytes) {
+        return reinterpret_cast<void*>(base + element_bytes * offset);
     };
+    const int bytes = element_bytes(p.signature.dtype);
     AttentionParams params{};
-    params.q = pointer(in, at.q.offset);
-    params.k = pointer(in, at.k.offset);
-    params.v = pointer(in, at.v.offset);
-    params.o = pointer(out, at.o.offset);
-    params.lse = p.signature.lse ? static_cast<float*>(pointer(lse, gap)) : nullptr;
+    params.q = pointer(in, at.q.offset, bytes);
+    params.k = pointer(in, at.k.offset, bytes);
+    params.v = pointer(in, at.v.offset, bytes);
+    params.o = pointer(out, at.o.offset, 2);
+    params.lse = p.signature.lse ? static_cast<float*>(pointer(lse, gap, 2)) : nullptr;
+    const auto* behind = static_cast<const float*>(pointer(in, at.inputs, bytes));
+    if (!scales.q.empty()) params.q_scale = behind;
+    if (!scales.k.empty()) params.k_scale = behind + scales.q.size();
+    if (!scales.v.empty()) params.v_scale = behind + scales.q.size() + scales.k.size();
     describe_problem(params, p, {at.q.strides, at.k.strides, at.v.strides, at.o.strides},
                      default_scale(p.signature));
     return params;
@@ -129,8 +142,20 @@ HostTensors normal_tensors(const Problem& problem, unsigned seed) {
     return tensors;
 }
 
+HeadScales head_scales(const Problem& problem) {
+    if (problem.signature.dtype != DType::e4m3) return {};
+    const Shape& s = problem.shape;
+    const auto make = [&](int heads, float first) {
+        std::vector<float> scales(std::size_t(s.batch) * heads);
+        for (std::size_t i = 0; i < scales.size(); ++i)
+            scales[i] = first + 0.375f * static_cast<float>(i);
+        return scales;
+    };
+    return {make(s.heads_q, 0.75f), make(s.heads_kv, 0.5f), make(s.heads_kv, 1.25f)};
+}
+
 Reference reference_of(const Problem& problem, const HostTensors& t) {
-    return compute_reference(problem, default_scale(problem.signature), t.q, t.k, t.v);
+    return compute_reference(problem, default_scale(problem.signature), t.q, t.k, t.v, t.scales);
 }
 
 Placement place(const Problem& problem, TensorLayout layout) {
@@ -139,7 +164,7 @@ Placement place(const Problem& problem, TensorLayout layout) {
     const long long rows = std::max(s.seqlen_q, s.seqlen_kv);
     const auto strides = [&](int heads, int length, long long d) {
         if (layout == TensorLayout::bhsd) return TensorStrides{d * heads * length, d * length, d};
-        const long long pad = layout == TensorLayout::padded ? 8 : 0;
+        const long long pad = layout == TensorLayout::padded ? 16 : 0;
         return strides_of((d + pad) * heads + pad, d + pad, length);
     };
     Placement at{};
@@ -210,8 +235,8 @@ void TestBed::forget_kernels() {
 }
 
 Result<void> TestBed::fill_and_launch(const Problem& problem, const Config& config,
-                                      const std::vector<std::uint16_t>& image,
-                                      const Buffers& buffers, const AttentionParams& params) {
+                                      const std::vector<std::byte>& image, const Buffers& buffers,
+                                      const AttentionParams& params) {
     const auto loaded = kernel(problem.signature, config);
     if (!loaded) return loaded.error();
     Target few = target();
@@ -220,7 +245,7 @@ Result<void> TestBed::fill_and_launch(const Problem& problem, const Config& conf
         find_family(config.family)->launch(problem.signature, config, problem.shape, few);
     if (launch.workspace_bytes > 0) return wrong("these tests hand out no workspace");
     const auto& [in, out, lse] = buffers;
-    auto done = device_->copy_to_device(in.ptr(), image.data(), 2 * image.size());
+    auto done = device_->copy_to_device(in.ptr(), image.data(), image.size());
     if (done) done = device_->fill(out.ptr(), 0xffffffff, out.bytes());
     if (done) done = device_->fill(lse.ptr(), 0xffffffff, lse.bytes());
     if (done && launch.ctas > 0)
@@ -231,17 +256,18 @@ Result<void> TestBed::fill_and_launch(const Problem& problem, const Config& conf
 Result<Outcome> TestBed::run(const Problem& problem, const Config& config,
                              const HostTensors& tensors, TensorLayout layout) {
     const Placement at = place(problem, layout);
-    const std::vector<std::uint16_t> image = input_image(problem, at, tensors);
+    const std::vector<std::byte> image = input_image(problem, at, tensors);
     const Shape& s = problem.shape;
     const std::size_t rows =
         problem.signature.lse ? std::size_t(s.batch) * s.heads_q * s.seqlen_q : 0;
     const std::size_t lse_words = 2 * (rows + gap);  // 16-bit
-    auto in = DeviceBuffer::allocate(*device_, 2 * image.size());
+    auto in = DeviceBuffer::allocate(*device_, image.size());
     auto out = DeviceBuffer::allocate(*device_, 2 * at.outputs);
     auto lse = DeviceBuffer::allocate(*device_, 2 * lse_words);
     for (const auto* buffer : {&in, &out, &lse})
         if (!*buffer) return buffer->error();
-    const AttentionParams params = params_of(problem, at, in->ptr(), out->ptr(), lse->ptr());
+    const AttentionParams params =
+        params_of(problem, at, tensors.scales, in->ptr(), out->ptr(), lse->ptr());
     const Buffers buffers{*std::move(in), *std::move(out), *std::move(lse)};
     const auto ran = fill_and_launch(problem, config, image, buffers, params);
     if (!ran) return ran.error();
@@ -284,7 +310,7 @@ std::string difference(const Problem& problem, const Reference& reference, const
     for (std::size_t row = 0; row < reference.lse.size(); ++row) {
         if (!skip.empty() && skip[row]) continue;
         for (int c = 0; c < d; ++c) {
-            const double got = to_float(outcome.o[row * d + c], problem.signature.dtype);
+            const double got = to_float(outcome.o[row * d + c], output_of(problem.signature.dtype));
             const double want = reference.o[row * d + c];
             if (!(std::fabs(got - want) <= bars.o))
                 return formatted("row {} column {}: {} where {} is right, bar {}", row, c, got,
@@ -327,6 +353,13 @@ std::vector<std::string> wmma_configs(DType dtype) {
 }  // namespace
 
 std::vector<std::string> policy_configs(DType dtype, const Target& target) {
+    if (dtype == DType::e4m3) {
+        if (target.arch != "sm_90a") return {};
+        return {"wgmma/q64.kv64.rescale=each.overlap=no", "wgmma/q128.kv96.rescale=moved.pp=yes",
+                "wgmma/q128.kv64.s1.rescale=stale.overlap=no.pp=yes",
+                "wgmma/q192.kv64.s3.qs2.rescale=stale.odd=overlap.sched=persist",
+                "wgmma/q64.kv160.s1.rescale=stale"};
+    }
     if (target.arch.starts_with("gfx9")) return mfma_configs(dtype);
     if (target.arch.starts_with("gfx")) return wmma_configs(dtype);
     std::vector<std::string> configs{
@@ -356,7 +389,8 @@ std::vector<std::string> policy_configs(DType dtype, const Target& target) {
 }
 
 double unit_roundoff(DType dtype) {
-    return dtype == DType::bf16 ? 0x1p-9 : 0x1p-11;
+    constexpr double units[] = {0x1p-11, 0x1p-9, 0x1p-4};  // in DType's order
+    return units[static_cast<int>(dtype)];
 }
 
 }  // namespace attune

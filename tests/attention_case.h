@@ -21,8 +21,11 @@ std::string test_device_id();
 /// Values as the kernel sees them; contiguous BHSD.
 struct HostTensors {
     std::vector<std::uint16_t> q, k, v;
+    HeadScales scales = {};
 };
 HostTensors normal_tensors(const Problem& problem, unsigned seed);
+/// Another number for each head, for e4m3; else none.
+HeadScales head_scales(const Problem& problem);
 Reference reference_of(const Problem& problem, const HostTensors& tensors);
 
 /// How the tensors lie in memory. padded: BSHD with unused elements behind every row.
@@ -74,7 +77,7 @@ private:
     };
     TestBed() = default;
     Result<void> fill_and_launch(const Problem& problem, const Config& config,
-                                 const std::vector<std::uint16_t>& image, const Buffers& buffers,
+                                 const std::vector<std::byte>& image, const Buffers& buffers,
                                  const AttentionParams& params);
 
     std::unique_ptr<Device> device_;
@@ -102,7 +105,7 @@ std::string difference(const Problem& problem, const Reference& reference, const
 /// each family that runs there: what properties and attacks are tried on, with head_dim 64.
 std::vector<std::string> policy_configs(DType dtype, const Target& target);
 
-/// bf16 keeps 8 bits, f16 11: what rounding to nearest may change, relatively.
+/// bf16 keeps 8 bits, f16 11, e4m3 4: what rounding to nearest may change, relatively.
 double unit_roundoff(DType dtype);
 
 }  // namespace attune

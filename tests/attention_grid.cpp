@@ -1,5 +1,6 @@
 #include "tests/attention_grid.h"
 
+#include <algorithm>
 #include <ostream>
 
 namespace attune {
@@ -17,11 +18,14 @@ namespace {
 std::vector<Signature> all_signatures() {
     std::vector<Signature> signatures;
     for (const char* text :
-         {"bf16.d32.causal.lse", "f16.d64.causal.lse", "bf16.d128.causal.lse", "f16.d40.full.lse",
-          "bf16.d96.causal", "f16.d128.full.lse", "bf16.d256.causal.lse", "f16.d72.causal",
-          "bf16.d160.full.lse", "f16.d192.causal.lse", "bf16.d80.full", "f16.d224.full.lse",
-          "bf16.d64.full.lse", "f16.d256.causal", "bf16.d8.causal.lse", "bf16.d192v128.causal.lse",
-          "f16.d40v104.full.lse"})
+         {"bf16.d32.causal.lse",      "f16.d64.causal.lse",   "bf16.d128.causal.lse",
+          "f16.d40.full.lse",         "bf16.d96.causal",      "f16.d128.full.lse",
+          "bf16.d256.causal.lse",     "f16.d72.causal",       "bf16.d160.full.lse",
+          "f16.d192.causal.lse",      "bf16.d80.full",        "f16.d224.full.lse",
+          "bf16.d64.full.lse",        "f16.d256.causal",      "bf16.d8.causal.lse",
+          "bf16.d192v128.causal.lse", "f16.d40v104.full.lse", "e4m3.d64.causal.lse",
+          "e4m3.d128.full.lse",       "e4m3.d256.causal",     "e4m3.d48v80.full.lse",
+          "e4m3.d16.causal.lse"})
         signatures.push_back(*Signature::parse(text));
     return signatures;
 }
@@ -73,16 +77,25 @@ void add_cases(const Family& family, const Target& target, bool emulated,
     if (!emulated) {
         // Kernels of warpgroup MMAs take ten times as long to compile.
         const std::size_t covered = std::string_view(family.name) == "wgmma" ? 2 : 7;
-        for (std::size_t i = 0; i < covered; ++i)
-            for (const Config& config : pairwise_cover(family, signatures[i], target, seed))
-                add(signatures[i], config);
+        const auto cover = [&](const Signature& signature) {
+            for (const Config& config : pairwise_cover(family, signature, target, seed))
+                add(signature, config);
+        };
+        for (std::size_t i = 0; i < covered; ++i) cover(signatures[i]);
+        const auto bytes = std::ranges::find(signatures, DType::e4m3, &Signature::dtype);
+        if (bytes != signatures.end()) cover(*bytes);
         return;
     }
-    for (const Config& config : pairwise_cover(family, widest_signature(), target, seed)) {
-        std::size_t at = cases.size();
-        while (broken_constraint(signatures[at % signatures.size()], config, target)) ++at;
-        add(signatures[at % signatures.size()], config);
-    }
+    const auto deal_cover = [&](const Signature& of, const std::vector<Signature>& hands) {
+        for (const Config& config : pairwise_cover(family, of, target, seed)) {
+            std::size_t at = cases.size();
+            while (broken_constraint(hands[at % hands.size()], config, target)) ++at;
+            add(hands[at % hands.size()], config);
+        }
+    };
+    deal_cover(widest_signature(), signatures);
+    std::erase_if(signatures, [](const Signature& s) { return s.dtype != DType::e4m3; });
+    if (!signatures.empty()) deal_cover(signatures.back(), signatures);
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ void PrintTo(const GridCase& grid_case, std::ostream* out);
 
 /// The signature that leaves configs the most freedom.
 Signature widest_signature();
-/// Both dtypes, full and causal, with and without LSE, head dims from 8 to 256.
+/// Every dtype, full and causal, with and without LSE, head dims from 8 to 256.
 /// Those that some family runs there.
 std::vector<Signature> grid_signatures(const Target& target);
 std::vector<Shape> grid_shapes(bool emulated);

@@ -52,6 +52,7 @@ const Case& case_of(const Problem& problem) {
     const auto [at, fresh] = made.try_emplace(problem.text());
     if (fresh) {
         at->second.tensors = normal_tensors(problem, 7);
+        at->second.tensors.scales = head_scales(problem);
         at->second.reference = reference_of(problem, at->second.tensors);
     }
     return at->second;
@@ -138,9 +139,11 @@ TEST(GridRepeats, AreEqualBitForBit) {
     TestBed& bed = test_bed();
     const int repeats = bed.emulated() ? 3 : 1000;
     for (const char* text :
-         {"bf16.d128.causal.lse/b1.h3.kv1.q500.k601", "bf16.d64.full.lse/b2.h2.kv2.q333.k290"}) {
+         {"bf16.d128.causal.lse/b1.h3.kv1.q500.k601", "bf16.d64.full.lse/b2.h2.kv2.q333.k290",
+          "e4m3.d128.causal.lse/b1.h3.kv1.q500.k601"}) {
         const Problem problem = *Problem::parse(text);
-        for (const std::string& config_text : policy_configs(DType::bf16, bed.target())) {
+        for (const std::string& config_text :
+             policy_configs(problem.signature.dtype, bed.target())) {
             const Config config = *Config::parse(config_text);
             if (broken_constraint(problem.signature, config, bed.target())) continue;
             SCOPED_TRACE(problem.text() + " " + config_text);

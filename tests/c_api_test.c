@@ -123,6 +123,37 @@ static void check_launches(attune_context* context, attune_kernel* kernel) {
     CHECK(attune_free(context, t.lse) == ATTUNE_OK);
 }
 
+/* One byte each: Q and K 1, V 2. Heads' scales multiply to 1 for the scores, and to 3 for V. */
+static void check_bytes(attune_context* context) {
+    enum { E4M3_ONES = 0x3838, E4M3_TWOS = 0x4040, BF16_TWO = 0x4000, BF16_THREE = 0x4040 };
+    const float scales[] = {0.5f, 0.5f, 0.25f, 0.25f, 2, 4, 1.5f, 1.5f};
+    void* on_device = NULL;
+    attune_problem problem = tuned;
+    problem.dtype = ATTUNE_E4M3;
+    const attune_answer exact = find(context, problem);
+    CHECK(exact.match == ATTUNE_MATCH_EXACT && exact.kernel != NULL);
+    if (exact.kernel == NULL) return;
+    attune_tensors t = make_tensors(context);
+    CHECK(attune_free(context, (void*)t.q) == ATTUNE_OK);
+    CHECK(attune_free(context, (void*)t.k) == ATTUNE_OK);
+    CHECK(attune_free(context, (void*)t.v) == ATTUNE_OK);
+    t.q = filled(context, Q_COUNT / 2, E4M3_ONES);
+    t.k = filled(context, KV_COUNT / 2, E4M3_ONES);
+    t.v = filled(context, KV_COUNT / 2, E4M3_TWOS);
+    CHECK(attune_launch(exact.kernel, &problem, &t, NULL, NULL) == ATTUNE_OK);
+    check_output(context, &t, BF16_TWO, SEQLEN_KV);
+    CHECK(attune_alloc(context, sizeof scales, &on_device) == ATTUNE_OK);
+    CHECK(attune_copy_to_device(context, on_device, scales, sizeof scales) == ATTUNE_OK);
+    t.q_scale = on_device;
+    t.k_scale = t.q_scale + HEADS_Q;
+    t.v_scale = t.k_scale + HEADS_KV;
+    CHECK(attune_launch(exact.kernel, &problem, &t, NULL, NULL) == ATTUNE_OK);
+    check_output(context, &t, BF16_THREE, SEQLEN_KV);
+    const void* memory[] = {t.q, t.k, t.v, t.o, t.lse, on_device};
+    for (size_t i = 0; i < sizeof memory / sizeof *memory; ++i)
+        CHECK(attune_free(context, (void*)memory[i]) == ATTUNE_OK);
+}
+
 int main(int argc, char** argv) {
     if (argc != 2) return 2;
     CHECK(strcmp(attune_version(), "0.1.0") == 0);
@@ -142,6 +173,7 @@ int main(int argc, char** argv) {
     problem.head_dim = 128;
     CHECK(find(context, problem).match == ATTUNE_MATCH_ESTIMATE);
     if (exact.kernel != NULL) check_launches(context, exact.kernel);
+    check_bytes(context);
 
     attune_close(context);
     return failures;

@@ -4,9 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <iostream>
+#include <iterator>
 #include <set>
 #include <thread>
 
@@ -24,9 +26,9 @@ struct Job {
 };
 
 constexpr const char* gpus[] = {"a100-sxm4-80gb", "a10", "l4", "h200", "b200", "rtx-5090", "t4"};
-/// The signature whose pairs of axis values are all compiled, each for one of the GPUs that its
+/// The signatures whose pairs of axis values are all compiled, each for one of the GPUs that its
 /// family runs on.
-constexpr const char* covered = "f16.d32.causal.lse";
+constexpr const char* covered[] = {"f16.d32.causal.lse", "e4m3.d64.causal.lse"};
 /// Spill stores and loads that an estimate may cost: it is what runs where nothing was tuned.
 constexpr int max_estimate_spill_bytes = 512;
 
@@ -39,19 +41,23 @@ bool is_legal(const Signature& signature, const Config& config, const Target& ta
 /// one goes to the largest.
 std::vector<Job> deal_cover(const Family& family) {
     std::vector<Job> jobs;
-    const Signature signature = *Signature::parse(covered);
     const Target largest = *find_target("h200");
-    for (const Config& config : pairwise_cover(family, signature, largest, 1)) {
-        const Target wanted = *find_target(gpus[jobs.size() % std::size(gpus)]);
-        const bool fits = is_legal(signature, config, wanted);
-        jobs.push_back({{signature, config, fits ? wanted : largest}, "cover"});
+    for (const char* text : covered) {
+        const Signature signature = *Signature::parse(text);
+        if (!family.applicable(signature, largest)) continue;
+        for (const Config& config : pairwise_cover(family, signature, largest, 1)) {
+            const Target wanted = *find_target(gpus[jobs.size() % std::size(gpus)]);
+            const bool fits = is_legal(signature, config, wanted);
+            jobs.push_back({{signature, config, fits ? wanted : largest}, "cover"});
+        }
     }
     return jobs;
 }
 
 /// Where a GPU has no bf16, the same problem in f16.
 Signature as_covered(Signature signature, const Target& target) {
-    if (!applicable_families(signature, target)) signature.dtype = DType::f16;
+    if (signature.dtype == DType::bf16 && !applicable_families(signature, target))
+        signature.dtype = DType::f16;
     return signature;
 }
 
@@ -63,20 +69,23 @@ std::vector<Job> jobs_for(const Family& family, const Target& target) {
             seen.insert(signature.text() + config.text()).second)
             jobs.push_back({{signature, config, target}, origin});
     };
-    const Preset paper = *find_preset("paper");
-    for (Problem problem : paper.problems) {
-        if (problem.shape.batch > 1 && problem.shape.batch < 32) continue;  // longest and shortest
+    std::vector<Problem> problems = find_preset("fp8")->problems;
+    std::ranges::copy_if(find_preset("paper")->problems, std::back_inserter(problems),
+                         [](const Problem& problem) {  // longest and shortest
+                             return problem.shape.batch == 1 || problem.shape.batch >= 32;
+                         });
+    for (Problem problem : problems) {
         problem.signature = as_covered(problem.signature, target);
         if (!family.applicable(problem.signature, target)) continue;
         for (const Config& config : best_by_estimate(family, problem, target, 1))
             add(problem.signature, config, "estimate");
     }
-    for (int head_dim : {64, 96, 128, 192, 256}) {
-        const Signature signature =
-            as_covered({DType::bf16, head_dim, Mask::causal, false}, target);
-        for (const Config& config : family.table_points(signature, target))
-            add(signature, config, "table");
-    }
+    for (int head_dim : {64, 96, 128, 192, 256})
+        for (DType dtype : {DType::bf16, DType::e4m3}) {
+            const Signature signature = as_covered({dtype, head_dim, Mask::causal, false}, target);
+            for (const Config& config : family.table_points(signature, target))
+                add(signature, config, "table");
+        }
     for (const Job& job : deal_cover(family))
         if (job.variant.target.id == target.id)
             add(job.variant.signature, job.variant.config, "cover");

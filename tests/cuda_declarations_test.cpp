@@ -86,8 +86,9 @@ static_assert(same_number(attune::cuda::reserved_shared_bytes_per_block,
                           CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK));
 static_assert(same_number(attune::cuda::function_max_dynamic_shared_bytes,
                           CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES));
-static_assert(same_number(attune::cuda::tensor_map_f16, CU_TENSOR_MAP_DATA_TYPE_FLOAT16));
-static_assert(same_number(attune::cuda::tensor_map_bf16, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16));
+static_assert(same_number(attune::cuda::tensor_map_elements[0], CU_TENSOR_MAP_DATA_TYPE_FLOAT16));
+static_assert(same_number(attune::cuda::tensor_map_elements[1], CU_TENSOR_MAP_DATA_TYPE_BFLOAT16));
+static_assert(same_number(attune::cuda::tensor_map_elements[2], CU_TENSOR_MAP_DATA_TYPE_UINT8));
 static_assert(same_number(attune::cuda::tensor_map_swizzle_128, CU_TENSOR_MAP_SWIZZLE_128B));
 static_assert(same_number(attune::cuda::tensor_map_l2_promotion_256,
                           CU_TENSOR_MAP_L2_PROMOTION_L2_256B));

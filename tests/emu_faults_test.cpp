@@ -131,6 +131,8 @@ TEST_F(EmuFaults, SharedOutOfBounds) {
     EXPECT_THAT(fault("load_shared_f32(0);"), HasSubstr("shared byte -1024"));
     EXPECT_THAT(fault("unsigned r[4]; ldmatrix_x4(r, shared + 128 * lane + 128);"),
                 HasSubstr("ldmatrix_x4 of 16 bytes at shared byte 4096"));
+    EXPECT_THAT(fault("unsigned r[4] = {}; stmatrix_x4(shared + 128 * lane + 128, r);"),
+                HasSubstr("stmatrix_x4 of 16 bytes at shared byte 4096"));
     EXPECT_THAT(fault("cp_async_16(shared + 4096, in, true);"), HasSubstr("cp_async_16"));
 }
 

@@ -260,6 +260,8 @@ TEST_F(EmuOperations, BankConflicts) {
     // Rows of 128 bytes: eight rows of a matrix fall into one group of banks; a swizzle spreads
     // them.
     EXPECT_EQ(conflicts("unsigned r[4]; ldmatrix_x4(r, shared + 128 * (lane % 8));"), 28u);
+    EXPECT_EQ(conflicts("unsigned r[4] = {}; stmatrix_x4(shared + 128 * lane, r);"), 28u);
+    EXPECT_EQ(conflicts("unsigned r[4] = {}; stmatrix_x4(shared + 16 * lane, r);"), 0u);
     EXPECT_EQ(conflicts("unsigned r[4]; ldmatrix_x4(r, shared + 128 * (lane % 8) + 16 * (lane % 8 ^"
                         " lane / 8));"),
               0u);

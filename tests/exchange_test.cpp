@@ -70,6 +70,20 @@ TEST_F(ExchangeTest, RoundTripIsByteIdentical) {
     EXPECT_EQ(record.datasheet_tflops, 312);
 }
 
+TEST_F(ExchangeTest, E4m3RecordsMakeTheRoundTrip) {
+    const char* bytes = "e4m3.d128.causal.lse/b2.h16.kv4.q8192.k8192";
+    Record record = some_record(bytes);
+    record.config = Config::parse("wgmma/q128.kv128.rescale=stale")->text();
+    put(source, record);
+    const std::string first = exported();
+    ASSERT_TRUE(import_json(target, first));
+    EXPECT_EQ(*export_json(target, some_device()), first);
+    const auto back = target.find(some_device(), *Problem::parse(bytes));
+    ASSERT_TRUE(back && *back);
+    EXPECT_EQ((*back)->problem.text(), bytes);
+    EXPECT_EQ((*back)->config, record.config);
+}
+
 TEST_F(ExchangeTest, AFileFromBeforeUtilisationComesIn) {
     json document = json::parse(exported());
     for (json& row : document["records"]) {

@@ -166,9 +166,14 @@ FAKE_API int cuTensorMapEncodeTiled(attune::TensorMap* map, int type, unsigned r
                                     int) {
     FAKE_IN_CONTEXT(cuTensorMapEncodeTiled);
     if (rank != 4) return 1;
-    const auto stride = [&](int i) { return static_cast<long long>(strides_bytes[i] / 2); };
+    const attune::DType dtype = type == 6   ? attune::DType::f16
+                                : type == 9 ? attune::DType::bf16
+                                            : attune::DType::e4m3;
+    const auto stride = [&](int i) {
+        return static_cast<long long>(strides_bytes[i] / attune::element_bytes(dtype));
+    };
     const attune::TensorMapSpec spec{reinterpret_cast<attune::DevicePtr>(base),
-                                     type == 6 ? attune::DType::f16 : attune::DType::bf16,
+                                     dtype,
                                      int(sizes[0]),
                                      int(sizes[1]),
                                      int(sizes[2]),

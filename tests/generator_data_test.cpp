@@ -147,7 +147,8 @@ TEST(KnownPresets, AreSortedAndValid) {
             EXPECT_TRUE(distinct.insert(problem.text()).second) << problem.text();
         }
     }
-    EXPECT_THAT(names, testing::ElementsAre("llama3", "odd", "paper", "paper-fp16", "smoke"));
+    EXPECT_THAT(names,
+                testing::ElementsAre("fp8", "llama3", "odd", "paper", "paper-fp16", "smoke"));
 }
 
 TEST(KnownPresets, PaperIsTheMeasuredGrid) {
@@ -181,6 +182,18 @@ TEST(KnownPresets, Fp16AndLlamaRowsAreTheMeasuredOnes) {
                                               "bf16.d128.causal/b1.h64.kv8.q4096.k4096",
                                               "bf16.d128.causal/b1.h32.kv8.q16384.k16384",
                                               "bf16.d128.causal/b1.h64.kv8.q16384.k16384"));
+}
+
+TEST(KnownPresets, Fp8IsPartOfThePapersGrid) {
+    std::set<std::string> grid;
+    for (int dim : {64, 128, 256})
+        for (const char* mask : {"full", "causal"})
+            for (int s : {2048, 8192}) {
+                const Signature signature{DType::e4m3, dim, *parse_mask(mask), false};
+                const int heads = 2048 / dim;
+                grid.insert(Problem{signature, {16384 / s, heads, heads, s, s}}.text());
+            }
+    EXPECT_THAT(texts("fp8"), testing::UnorderedElementsAreArray(grid));
 }
 
 TEST(KnownPresets, OddIsHeldOutAndAnsweredByABucketOfPaper) {

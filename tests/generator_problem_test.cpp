@@ -15,7 +15,7 @@ Problem problem(const char* text) {
 }
 
 TEST(Signature, TextRoundTrips) {
-    for (const char* dtype : {"f16", "bf16"})
+    for (const char* dtype : {"f16", "bf16", "e4m3"})
         for (const char* mask : {"full", "causal"})
             for (const char* lse : {"", ".lse"})
                 for (const char* dim : {"8", "64", "128", "256", "192v128", "64v256"}) {
@@ -86,6 +86,9 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(Contradiction{"bf16.d20.full/b1.h1.kv1.q1.k1", "head_dim 20 is not a multiple"},
                     Contradiction{"bf16.d264.full/b1.h1.kv1.q1.k1", "head_dim 264"},
                     Contradiction{"bf16.d0.full/b1.h1.kv1.q1.k1", "head_dim 0"},
+                    Contradiction{"e4m3.d72.full/b1.h1.kv1.q1.k1", "multiple of 16 from 16 to 256"},
+                    Contradiction{"e4m3.d8.full/b1.h1.kv1.q1.k1", "head_dim 8"},
+                    Contradiction{"e4m3.d64v72.full/b1.h1.kv1.q1.k1", "head_dim_v 72"},
                     Contradiction{"bf16.d64v20.full/b1.h1.kv1.q1.k1", "head_dim_v 20"},
                     Contradiction{"bf16.d64v264.full/b1.h1.kv1.q1.k1", "head_dim_v 264"},
                     Contradiction{"bf16.d-8.full/b1.h1.kv1.q1.k1", "head_dim -8"},
@@ -164,6 +167,32 @@ TEST(Strides, UnalignedAndOverlappingRowsAreRefused) {
     overlap = good;
     overlap.k.row = 0;  // one key row read by all is a legal broadcast
     EXPECT_TRUE(validate(p, overlap));
+}
+
+TEST(Strides, RowsOfBytesStartOnSixteenBytesToo) {
+    const Problem p = problem("e4m3.d64.full/b2.h3.kv3.q5.k7");
+    Strides strides = contiguous_bhsd(p.signature, p.shape);
+    EXPECT_TRUE(validate(p, strides));
+    strides.o.row += 8;  // bf16
+    EXPECT_TRUE(validate(p, strides));
+    strides.k.row += 8;
+    const auto refused = validate(p, strides);
+    ASSERT_FALSE(refused);
+    EXPECT_THAT(refused.error().message, HasSubstr("stride of k is 72"));
+    EXPECT_THAT(refused.error().next_step, HasSubstr("multiples of 16"));
+}
+
+TEST(DTypes, HaveASizeAndAnOutput) {
+    for (DType dtype : {DType::f16, DType::bf16, DType::e4m3}) {
+        EXPECT_EQ(*parse_dtype(name_of(dtype)), dtype);
+        EXPECT_EQ(element_bytes(output_of(dtype)), 2);
+    }
+    EXPECT_EQ(element_bytes(DType::e4m3), 1);
+    EXPECT_EQ(output_of(DType::e4m3), DType::bf16);
+    EXPECT_EQ(output_of(DType::f16), DType::f16);
+    // Q and K of 64 columns, V and O of 128: bytes, but O.
+    EXPECT_EQ(compulsory_bytes(problem("e4m3.d64v128.full/b2.h4.kv2.q10.k20")),
+              2 * (4 * 10 * 64 + 2 * 20 * (64 + 128) + 2 * 4 * 10 * 128));
 }
 
 TEST(Problem, AttendedPairsAgreeWithCounting) {

@@ -53,8 +53,23 @@ TEST(Wgmma, RunsOnHopperAlone) {
     EXPECT_EQ(applicable_families(s, h200(), "wgmma")->size(), 1u);
 }
 
+TEST(Wgmma, AloneTakesE4m3) {
+    const Signature s = *Signature::parse("e4m3.d128.causal");
+    for (const Family& family : families()) {
+        if (&family == &wgmma()) continue;
+        for (const Target& target : known_targets()) EXPECT_FALSE(family.applicable(s, target));
+    }
+    const auto mma = find_family("mma")->applicable(s, h200());
+    EXPECT_EQ(mma.error().code, Code::unsupported);
+    EXPECT_THAT(mma.error().message, HasSubstr("mma multiplies f16 and bf16 alone, not e4m3"));
+    EXPECT_EQ(*applicable_families(s, h200()), (std::vector<const Family*>{&wgmma()}));
+    for (const Config& config : legal_configs(s)) ASSERT_EQ(config["kv"] % 32, 0) << config.text();
+    EXPECT_STREQ(broken_constraint(s, *Config::parse("wgmma/q64.kv80"), h200())->name, "key steps");
+}
+
 TEST(Wgmma, EarlyCutsLoseNothing) {
-    for (const char* text : {"bf16.d64.causal", "f16.d128.full", "bf16.d256.causal.lse"}) {
+    for (const char* text :
+         {"bf16.d64.causal", "f16.d128.full", "bf16.d256.causal.lse", "e4m3.d128.full"}) {
         const Signature s = *Signature::parse(text);
         EXPECT_EQ(legal_configs(s).size(), count_legal_by_brute_force(s)) << text;
     }
@@ -66,16 +81,33 @@ TEST(Wgmma, DefaultsAreLegalForEveryHeadDim) {
             const Signature s{DType::bf16, dim, mask, true};
             const Config config = wgmma().default_config(s, h200());
             EXPECT_EQ(broken_constraint(s, config, h200()), nullptr) << s.text() << config.text();
+            if (dim % 16 != 0) continue;
+            const Signature bytes{DType::e4m3, dim, mask, true};
+            const Config other = wgmma().default_config(bytes, h200());
+            EXPECT_EQ(broken_constraint(bytes, other, h200()), nullptr) << bytes.text();
         }
 }
 
+TEST(Wgmma, TableOfE4m3IsLegal) {
+    for (int dim : {64, 128, 256}) {
+        const Signature s{DType::e4m3, dim, Mask::causal, false};
+        const auto points = wgmma().table_points(s, h200());
+        EXPECT_GE(points.size(), 2u);
+        for (const Config& point : points)
+            EXPECT_EQ(broken_constraint(s, point, h200()), nullptr) << s.text() << point.text();
+    }
+}
+
 TEST(Wgmma, RegistersHandedOutAreThoseOfTheMultiprocessor) {
-    for (const Config& config : legal_configs(*Signature::parse("bf16.d64.causal"))) {
-        const WgmmaNeeds needs = wgmma_needs(*Signature::parse("bf16.d64.causal"), config);
-        ASSERT_LE(128 * (needs.producer_registers + needs.consumers * needs.consumer_registers),
-                  h200().registers_per_multiprocessor)
-            << config.text();
-        ASSERT_EQ(needs.producer_registers % 8 + needs.consumer_registers % 8, 0);
+    for (const char* text : {"bf16.d64.causal", "e4m3.d64.causal"}) {
+        const Signature s = *Signature::parse(text);
+        for (const Config& config : legal_configs(s)) {
+            const WgmmaNeeds needs = wgmma_needs(s, config);
+            ASSERT_LE(128 * (needs.producer_registers + needs.consumers * needs.consumer_registers),
+                      h200().registers_per_multiprocessor)
+                << config.text();
+            ASSERT_EQ(needs.producer_registers % 8 + needs.consumer_registers % 8, 0);
+        }
     }
 }
 
@@ -88,6 +120,13 @@ TEST(Wgmma, LaunchGeometry) {
     // Q 128 rows, two K and two V tiles of 64 rows, 256 bytes each; 5 pairs of mbarriers.
     EXPECT_EQ(launch(c, "b2.h16.kv4.q1000.k77"),
               (Launch{2 * 16 * 8, 384, (128 + 4 * 64) * 256 + 5 * 16, 0, 64, 64}));
+    // e4m3: 128 bytes each; two tiles of V transposed, 128 columns x 128 keys; 7 pairs of
+    // mbarriers.
+    EXPECT_EQ(wgmma()
+                  .launch(*Signature::parse("e4m3.d128.causal"), c,
+                          *Shape::parse("b1.h1.kv1.q9.k9"), h200())
+                  .shared_bytes,
+              128u * 128 + 4 * 64 * 128 + 2 * 128 * 128 + 7 * 16);
     EXPECT_EQ(launch(c.with("q", 64), "b2.h16.kv4.q1000.k77").ctas, 2u * 16 * 16);
     const Config persistent = c.with("sched", 1);
     EXPECT_EQ(launch(persistent, "b2.h16.kv4.q1000.k77").ctas, unsigned(h200().multiprocessors));

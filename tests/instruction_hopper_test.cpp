@@ -1,5 +1,6 @@
 // Hopper's instructions: TMA, byte-counting mbarriers, warpgroup MMAs, named barriers; see
 // tests/instruction_case.h.
+#include <cmath>
 #include <random>
 
 #include "tests/instruction_case.h"
@@ -94,40 +95,55 @@ TEST_F(HopperInstruction, MbarriersCountBytesAndPhases) {
     }
 }
 
-/// A [64][64] times B [64][n], every sum exact.
+/// A [64][depth] times B [depth][n] in four steps, every sum exact.
 struct WarpgroupProduct {
     int n;
     DType dtype;
-    std::vector<double> a = std::vector<double>(64 * 64),
-                        b = std::vector<double>(std::size_t(64) * n);
+    std::vector<double> a = std::vector<double>(std::size_t(64) * depth()),
+                        b = std::vector<double>(std::size_t(depth()) * n);
 
     WarpgroupProduct(int columns, DType type) : n(columns), dtype(type) {
         std::mt19937 engine(n);
-        std::uniform_int_distribution<int> small(-64, 64);
+        const int most = dtype == DType::e4m3 ? 8 : 64;
+        std::uniform_int_distribution<int> small(-most, most);
         for (double& x : a) x = small(engine) / 16.0;
         for (double& x : b) x = small(engine) / 16.0;
     }
-    std::uint32_t pair(double low, double high) const {
-        return from_float(float(low), dtype) | std::uint32_t(from_float(float(high), dtype)) << 16;
+    int depth() const { return 128 / element_bytes(dtype); }  // of A's rows and B's columns
+    /// Of neighbouring elements.
+    std::uint32_t word(const double* from, int apart = 1) const {
+        const int bits = 8 * element_bytes(dtype);
+        std::uint32_t packed = 0;
+        for (int i = 0; i < 32 / bits; ++i)
+            packed |= std::uint32_t(from_float(float(from[i * apart]), dtype)) << bits * i;
+        return packed;
+    }
+    int per_word() const { return 4 / element_bytes(dtype); }
+    /// n rows of B transposed.
+    void add_columns(Words& words) const {
+        for (int column = 0; column < n; ++column)
+            for (int k = 0; k < depth(); k += per_word())
+                words.push_back(word(&b[k * n + column], n));
     }
     /// 64 rows of A, n rows of B transposed.
     Words rows_of_both() const {
         Words words;
-        for (std::size_t i = 0; i < a.size(); i += 2) words.push_back(pair(a[i], a[i + 1]));
-        for (int column = 0; column < n; ++column)
-            for (int k = 0; k < 64; k += 2)
-                words.push_back(pair(b[k * n + column], b[(k + 1) * n + column]));
+        for (std::size_t i = 0; i < a.size(); i += per_word()) words.push_back(word(&a[i]));
+        add_columns(words);
         return words;
     }
-    /// 64 rows of B; then A as fragments [4 steps][128 threads][4].
+    /// Rows of B, in e4m3 transposed; then A as fragments [4 steps][128 threads][4].
     Words rows_and_fragments() const {
         Words words;
-        for (std::size_t i = 0; i < b.size(); i += 2) words.push_back(pair(b[i], b[i + 1]));
+        if (dtype == DType::e4m3)
+            add_columns(words);
+        else
+            for (std::size_t i = 0; i < b.size(); i += 2) words.push_back(word(&b[i]));
         for (int i = 0; i < 4 * 128 * 4; ++i) {
-            const int step = i / 512, t = i / 4 % 128, word = i % 4;
-            const int row = t / 32 * 16 + t % 32 / 4 + word % 2 * 8;
-            const double* at = &a[row * 64 + step * 16 + t % 4 * 2 + word / 2 * 8];
-            words.push_back(pair(at[0], at[1]));
+            const int step = i / 512, t = i / 4 % 128, half = i % 4 / 2;
+            const int row = t / 32 * 16 + t % 32 / 4 + i % 2 * 8;
+            const int k = step * depth() / 4 + t % 4 * per_word() + half * depth() / 8;
+            words.push_back(word(&a[row * depth() + k]));
         }
         return words;
     }
@@ -135,7 +151,7 @@ struct WarpgroupProduct {
         for (int row = 0; row < 64; ++row)
             for (int column = 0; column < n; ++column) {
                 double sum = 1;
-                for (int k = 0; k < 64; ++k) sum += a[row * 64 + k] * b[k * n + column];
+                for (int k = 0; k < depth(); ++k) sum += a[row * depth() + k] * b[k * n + column];
                 ASSERT_EQ(as_float(out[row * n + column]), sum) << row << " " << column;
             }
     }
@@ -144,7 +160,7 @@ struct WarpgroupProduct {
                    "constexpr int n = {}; using E = {};\n"
                    "float d[n / 2];\n"
                    "ATTUNE_UNROLL\nfor (int i = 0; i < n / 2; ++i) d[i] = 1;\n",
-                   n, dtype == DType::f16 ? "F16" : "BF16") +
+                   n, element_name(dtype)) +
                load_and_multiply +
                "wgmma_commit();\n"
                "wgmma_wait<0>();\n"
@@ -157,7 +173,7 @@ struct WarpgroupProduct {
 
 /// Both operands by descriptor, rows of k: as Q K^T. The sum that d held is dropped by the first.
 TEST_F(HopperInstruction, WarpgroupMmaOfTwoSharedOperands) {
-    for (const DType dtype : {DType::f16, DType::bf16})
+    for (const DType dtype : {DType::f16, DType::bf16, DType::e4m3})
         for (const int n : {48, 64, 96, 176, 256}) {
             SCOPED_TRACE(n);
             const WarpgroupProduct product(n, dtype);
@@ -179,7 +195,7 @@ TEST_F(HopperInstruction, WarpgroupMmaOfTwoSharedOperands) {
                         "                    step > 0);\n",
                         boxes)),
                 128, product.rows_of_both(), std::size_t(64) * n,
-                {0, dtype, 64, 64 + n, 1, 1, {0, 0, 64}, 64});
+                {0, dtype, product.depth(), 64 + n, 1, 1, {0, 0, product.depth()}, 64});
             expect_equal_bits();
             for (std::uint32_t& word : out) word = as_word(as_float(word) + 1);
             product.expect(out);
@@ -215,6 +231,124 @@ TEST_F(HopperInstruction, WarpgroupMmaOfRegistersAndShared) {
             expect_equal_bits();
             product.expect(out);
         }
+}
+
+/// In e4m3 B lies along the depth there too.
+TEST_F(HopperInstruction, WarpgroupMmaOfBytesInRegistersAndShared) {
+    for (const int n : {16, 64, 112, 192, 256}) {
+        SCOPED_TRACE(n);
+        const WarpgroupProduct product(n, DType::e4m3);
+        run(init + product.body(formatted(
+                       "if (thread == 0) {{\n"
+                       "    mbarrier_arrive_expect(barrier, {0} * 8192);\n"
+                       "    for (int i = 0; i < {0}; ++i)\n"
+                       "        tensor_load(shared + 8192 * i, p.map, barrier, 0, 64 * i, 0, 0);\n"
+                       "}}\n"
+                       "mbarrier_wait(barrier, 0);\n"
+                       "const MatrixDescriptor b = matrix_descriptor(shared, 16);\n"
+                       "unsigned a[4][4];\n"
+                       "ATTUNE_UNROLL\n"
+                       "for (int i = 0; i < 16; ++i)\n"
+                       "    a[i / 4][i % 4] = in[32 * n + (i / 4 * 128 + thread) * 4 + i % 4];\n"
+                       "wgmma_fence();\n"
+                       "ATTUNE_UNROLL\n"
+                       "for (int step = 0; step < 4; ++step)\n"
+                       "    Wgmma<n, E>::rs(d, a[step], advance(b, 32 * step));\n",
+                       (n + 63) / 64)),
+            128, product.rows_and_fragments(), std::size_t(64) * n,
+            {0, DType::e4m3, 128, n, 1, 1, {0, 0, 128}, 64});
+        expect_equal_bits();
+        product.expect(out);
+    }
+}
+
+/// Boxes of 128 one-byte columns; what lies past the tensor's 48 is zero.
+TEST_F(HopperInstruction, TensorLoadOfBytes) {
+    Words in(8 * 16);
+    for (unsigned i = 0; i < in.size(); ++i) in[i] = 0x01010101u * (i % 251 + 1);
+    run(init +
+            "if (thread == 0) {\n"
+            "    mbarrier_arrive_expect(barrier, 1024);\n"
+            "    tensor_load(shared, p.map, barrier, 0, 0, 0, 0);\n}\n" +
+            dump,
+        32, in, 256, {0, DType::e4m3, 48, 8, 1, 1, {0, 0, 64}, 8});
+    expect_equal_bits();
+    for (unsigned r = 0; r < 8; ++r)
+        for (unsigned word = 0; word < 32; ++word)
+            EXPECT_EQ(out[32 * r + 4 * (word / 4 ^ r) + word % 4],
+                      word < 12 ? in[16 * r + word] : 0u);
+}
+
+TEST_F(HopperInstruction, StmatrixIsLdmatrixBackwards) {
+    Words in(128);
+    for (unsigned i = 0; i < in.size(); ++i) in[i] = 1000 + i;
+    run("unsigned r[4] = {in[4 * lane], in[4 * lane + 1], in[4 * lane + 2], in[4 * lane + 3]};\n"
+        "stmatrix_x4(shared + 16 * (lane ^ 5), r);\n"
+        "warp_sync();\n"
+        "for (int i = 0; i < 4; ++i)\n"
+        "    out[32 * i + lane] = bits_of(load_shared_f32(shared + 128 * i + 4 * lane));\n"
+        "unsigned back[4];\n"
+        "ldmatrix_x4(back, shared + 16 * (lane ^ 5));\n"
+        "for (int i = 0; i < 4; ++i) out[128 + 4 * lane + i] = back[i];\n",
+        32, in, 256);
+    expect_equal_bits();
+    for (unsigned l = 0; l < 32; ++l)
+        for (unsigned i = 0; i < 4; ++i) {
+            const unsigned row = 8 * i + l / 4;  // whose lane gave the place
+            EXPECT_EQ(out[4 * (row ^ 5) + l % 4], in[4 * l + i]);
+            EXPECT_EQ(out[128 + 4 * l + i], in[4 * l + i]);
+        }
+}
+
+TEST_F(HopperInstruction, BytePermutePicksBytes) {
+    run("const unsigned selectors[] = {0x6420, 0x7531, 0x3210, 0x7654, 0x0123, 0x1111};\n"
+        "if (lane < 6) out[lane] = byte_permute(0x13121110u, 0x17161514u, selectors[lane]);",
+        32, {}, 6);
+    expect_equal_bits();
+    EXPECT_EQ(out, (Words{0x16141210, 0x17151311, 0x13121110, 0x17161514, 0x10111213, 0x11111111}));
+}
+
+/// All 256 codes.
+TEST_F(HopperInstruction, E4m3ToFloat) {
+    run("for (int i = thread; i < 256; i += 32)\n"
+        "    out[i] = bits_of(to_float(static_cast<unsigned char>(i), E4M3{}));",
+        32, {}, 256);
+    for (unsigned i = 0; i < 256; ++i) {
+        const float want = to_float(std::uint16_t(i), DType::e4m3);
+        if (std::isnan(want))
+            EXPECT_TRUE(std::isnan(as_float(out[i]))) << i;
+        else
+            EXPECT_EQ(out[i], as_word(want)) << i;
+    }
+}
+
+/// Every code, every middle between two and its neighbours, what is past 448, NaN.
+TEST_F(HopperInstruction, FloatToE4m3) {
+    Words in;
+    for (unsigned i = 0; i < 0x7f; ++i) {
+        const float x = to_float(std::uint16_t(i), DType::e4m3);
+        const float next = i == 0x7e ? 480.0f : to_float(std::uint16_t(i + 1), DType::e4m3);
+        const float middle = (x + next) / 2;
+        for (const float value :
+             {x, middle, std::nextafter(middle, x), std::nextafter(middle, next)})
+            for (const float sign : {1.0f, -1.0f}) in.push_back(as_word(sign * value));
+    }
+    for (const float value : {480.0f, 1e9f, INFINITY, -INFINITY, NAN, 1e-30f, -1e-30f, 0.0f})
+        in.push_back(as_word(value));
+    const unsigned count = static_cast<unsigned>(in.size());
+    run(formatted("for (int i = thread; i < {0}; i += 32)\n"
+                  "    out[i] = pack4(float_of(in[i]), 1, -2,\n"
+                  "                   float_of(in[{0} - 1 - i]), E4M3{{}});",
+                  count),
+        32, in, count);
+    expect_equal_bits();
+    for (unsigned i = 0; i < count; ++i) {
+        const auto code = [&](unsigned at) {
+            return std::uint32_t(from_float(as_float(in[at]), DType::e4m3));
+        };
+        EXPECT_EQ(out[i], code(i) | 0x38u << 8 | 0xc0u << 16 | code(count - 1 - i) << 24)
+            << as_float(in[i]);
+    }
 }
 
 TEST_F(HopperInstruction, NamedBarriersHandOver) {

@@ -20,7 +20,7 @@ constexpr const char* q256 = "bf16.d64.full/b1.h2.kv2.q256.k64";
 inline attune_problem c_problem(const char* text) {
     const Problem p = *Problem::parse(text);
     return {sizeof(attune_problem),
-            p.signature.dtype == DType::f16 ? ATTUNE_F16 : ATTUNE_BF16,
+            static_cast<attune_dtype>(p.signature.dtype),
             p.signature.mask == Mask::full ? ATTUNE_MASK_FULL : ATTUNE_MASK_CAUSAL,
             p.signature.head_dim,
             p.shape.batch,
@@ -99,7 +99,10 @@ protected:
                 c(s.k),
                 c(s.v),
                 c(s.o),
-                0};
+                0,
+                nullptr,
+                nullptr,
+                nullptr};
     }
     attune_status launch(attune_kernel* kernel, const char* text, const attune_tensors& t) {
         const attune_problem problem = c_problem(text);

@@ -67,6 +67,45 @@ TEST_F(LoaderTest, LaunchHandsOverEverything) {
     EXPECT_FLOAT_EQ(log->last.params.scale_log2, 0.125f * std::log2(std::exp(1.0f)));
 }
 
+TEST_F(LoaderTest, BytesHaveHeadScales) {
+    const char* problem = "e4m3.d64.causal/b3.h4.kv2.q100.k70";
+    target = *find_target("h200");
+    add(problem, "a kernel", [&](Record& record) {
+        record.config =
+            find_family("wgmma")->default_config(record.problem.signature, target).text();
+    });
+    open();
+    attune_kernel* kernel = find(problem).kernel;
+    ASSERT_NE(kernel, nullptr);
+    attune_tensors t = tensors(problem);
+    ASSERT_EQ(launch(kernel, problem, t), ATTUNE_OK) << attune_last_error(context);
+    EXPECT_EQ(log->last.params.q_scale, nullptr);
+    t.q_scale = reinterpret_cast<const float*>(0x6004);
+    t.k_scale = reinterpret_cast<const float*>(0x7000);
+    t.v_scale = reinterpret_cast<const float*>(0x8000);
+    ASSERT_EQ(launch(kernel, problem, t), ATTUNE_OK) << attune_last_error(context);
+    EXPECT_EQ(log->last.params.q_scale, t.q_scale);
+    EXPECT_EQ(log->last.params.k_scale, t.k_scale);
+    EXPECT_EQ(log->last.params.v_scale, t.v_scale);
+    t.k_strides.row = 72;
+    EXPECT_EQ(launch(kernel, problem, t), ATTUNE_INVALID_ARGUMENT);
+    EXPECT_THAT(attune_last_error(context), HasSubstr("multiples of 16 elements"));
+    t.k_strides.row = 64;
+    t.v_scale = reinterpret_cast<const float*>(0x8002);
+    EXPECT_EQ(launch(kernel, problem, t), ATTUNE_INVALID_ARGUMENT);
+    EXPECT_THAT(attune_last_error(context), HasSubstr("v_scale does not start on 4 bytes"));
+}
+
+TEST_F(LoaderTest, HeadScalesAreForBytesAlone) {
+    add(q64);
+    open();
+    attune_kernel* kernel = find(q64).kernel;
+    attune_tensors t = tensors(q64);
+    t.k_scale = reinterpret_cast<const float*>(0x7000);
+    EXPECT_EQ(launch(kernel, q64, t), ATTUNE_INVALID_ARGUMENT);
+    EXPECT_THAT(attune_last_error(context), HasSubstr("not e4m3"));
+}
+
 TEST_F(LoaderTest, AmdRowsMayLieSoFarApart) {
     target = *find_target("mi300x");
     add(q64, "a kernel", [&](Record& record) {

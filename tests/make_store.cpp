@@ -12,7 +12,8 @@ namespace {
 
 Result<bool> add_kernel(Store& store, Compiler& compiler, const DeviceInfo& device,
                         const Problem& problem) {
-    const auto config = Config::parse("mma/q64.kv32.w4");
+    const auto config = Config::parse(problem.signature.dtype == DType::e4m3 ? "wgmma/q64.kv64.s1"
+                                                                             : "mma/q64.kv32.w4");
     if (!config) return config.error();
     const Source source = emit({problem.signature, *config, device.target});
     const auto binary = compiler.compile(source, device.target.arch);

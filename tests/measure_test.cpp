@@ -77,6 +77,50 @@ TEST(Float16, rounds_to_nearest_even) {
     EXPECT_EQ(from_float(-0.0f, DType::f16), 0x8000);
 }
 
+TEST(E4m3, every_code_survives_and_middles_round_to_even) {
+    for (unsigned bits = 0; bits < 256; ++bits) {
+        const float value = to_float(std::uint16_t(bits), DType::e4m3);
+        ASSERT_EQ(std::isnan(value), (bits & 0x7f) == 0x7f) << bits;
+        if (std::isnan(value)) continue;
+        ASSERT_EQ(from_float(value, DType::e4m3), bits);
+        if ((bits & 0x7f) == 0x7e) continue;
+        const float next = to_float(std::uint16_t(bits + 1), DType::e4m3);
+        const float middle = (value + next) / 2;
+        EXPECT_EQ(from_float(middle, DType::e4m3), bits % 2 == 0 ? bits : bits + 1);
+        EXPECT_EQ(from_float(std::nextafter(middle, value), DType::e4m3), bits);
+        EXPECT_EQ(from_float(std::nextafter(middle, next), DType::e4m3), bits + 1);
+    }
+    EXPECT_EQ(to_float(0x01, DType::e4m3), 0x1p-9f);
+    EXPECT_EQ(to_float(0x08, DType::e4m3), 0x1p-6f);
+    EXPECT_EQ(to_float(0xb8, DType::e4m3), -1.0f);
+    EXPECT_EQ(to_float(0x7e, DType::e4m3), 448.0f);
+    for (const float large : {448.0f, 464.0f, 1e9f, INFINITY}) {
+        EXPECT_EQ(from_float(large, DType::e4m3), 0x7e);
+        EXPECT_EQ(from_float(-large, DType::e4m3), 0xfe);
+    }
+    EXPECT_EQ(from_float(NAN, DType::e4m3), 0x7f);
+}
+
+/// P of a hundredth of the maximum keeps its bits; heads are scaled.
+TEST(E4m3, baseline_rounds_256_times_p_and_scales_apply) {
+    const Problem p = *Problem::parse("e4m3.d16.full/b1.h2.kv1.q1.k2");
+    const auto code = [](float x) { return from_float(x, DType::e4m3); };
+    std::vector<std::uint16_t> q(32), k(32), v(32);
+    q[0] = q[16] = code(1);
+    k[0] = code(8);
+    v[0] = code(0);
+    v[16] = code(448);
+    const Reference r = compute_reference(p, 1, q, k, v, {{0.5f, 1}, {2}, {0.25f}});
+    const double weights[] = {std::exp(-8.0), std::exp(-16.0)};  // of key 1, in heads 0 and 1
+    for (int head = 0; head < 2; ++head) {
+        const double share = weights[head] / (1 + weights[head]);
+        EXPECT_NEAR(r.o[16 * head], 112 * share, 1e-12);
+        EXPECT_NEAR(r.lse[head], (head == 0 ? 8 : 16) + std::log1p(weights[head]), 1e-12);
+    }
+    EXPECT_NEAR(r.baseline[0] / r.o[0], 1, 0.04) << "256 exp(-8) is in e4m3's range";
+    EXPECT_EQ(r.baseline[16], 0) << "256 exp(-16) is not";
+}
+
 std::vector<std::uint16_t> normals(std::size_t count, unsigned seed, DType dtype) {
     std::mt19937 engine(seed);
     std::normal_distribution<float> normal;

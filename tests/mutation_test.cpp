@@ -94,6 +94,7 @@ constexpr const char* kernel_folders[] = {"templates/common/", "templates/mma/",
 constexpr const char* call_names[] = {"cta_sync",
                                       "cta_any",
                                       "warp_sync",
+                                      "fence_async",
                                       "named_sync",
                                       "named_arrive",
                                       "cp_async_wait",
@@ -175,13 +176,16 @@ constexpr Victim ping_pong{"wgmma/q128.kv48.rescale=stale.pp=yes",
 constexpr Victim persistent{"wgmma/q128.kv48.sched=persist", "bf16.d16.full/b1.h7.kv1.q30.k50"};
 constexpr Victim two_q_slots{"wgmma/q128.kv48.qs2.sched=persist",
                              "bf16.d16.full/b1.h10.kv1.q30.k50"};
+constexpr Victim bytes{"wgmma/q128.kv64.rescale=stale", "e4m3.d16.causal/b1.h1.kv1.q130.k300"};
+constexpr Victim bytes_one_slot{"wgmma/q64.kv64.s1.overlap=no", "e4m3.d16.full/b1.h1.kv1.q64.k300"};
 constexpr Victim one_tile{"mfma/q64.kv32.w2.mma16", "bf16.d32.full/b1.h1.kv1.q64.k150",
                           "emu:mi300x"};
 constexpr Victim direct_k{"mfma/q64.kv32.w2.mma16.s2.k=lds", "bf16.d32.full/b1.h1.kv1.q64.k150",
                           "emu:mi300x"};
-constexpr Victim victims[] = {ring_bar_3, ring_bar_1,    ring_mbar,     split,    per_head,
-                              deferred,   deferred_mbar, two_consumers, one_slot, ping_pong,
-                              persistent, two_q_slots,   one_tile,      direct_k};
+constexpr Victim victims[] = {ring_bar_3, ring_bar_1,     ring_mbar,     split,
+                              per_head,   deferred,       deferred_mbar, two_consumers,
+                              one_slot,   ping_pong,      persistent,    two_q_slots,
+                              bytes,      bytes_one_slot, one_tile,      direct_k};
 
 /// Whether a family's kernels include a template.
 bool includes(const Victim& victim, const std::string& file) {
@@ -253,13 +257,26 @@ TEST(Mutants, TheUnchangedTemplatesAreRight) {
 TEST(Mutants, AreFoundInTheText) {
     const std::vector<Mutant> all = mutants();
     EXPECT_GE(all.size(), 75u);
-    for (const char* text :
-         {"without cta_sync()", "without cp_async_commit()", "without cta_any(",
-          "without mbarrier_wait(", "without mbarrier_arrive(", "without mbarrier_arrive_cp_async(",
-          "without wait_window_copies()", "without warp_sync()", "without named_sync(",
-          "without named_arrive(", "without tensor_load(", "without wgmma_fence()",
-          "without wgmma_commit()", "without wgmma_wait<", "one group early at cp_async_wait<",
-          "one group early at wgmma_wait<", "fewer bytes", "one arrival less", "other parity"})
+    for (const char* text : {"without cta_sync()",
+                             "without cp_async_commit()",
+                             "without cta_any(",
+                             "without mbarrier_wait(",
+                             "without mbarrier_arrive(",
+                             "without mbarrier_arrive_cp_async(",
+                             "without wait_window_copies()",
+                             "without warp_sync()",
+                             "without fence_async()",
+                             "without named_sync(",
+                             "without named_arrive(",
+                             "without tensor_load(",
+                             "without wgmma_fence()",
+                             "without wgmma_commit()",
+                             "without wgmma_wait<",
+                             "one group early at cp_async_wait<",
+                             "one group early at wgmma_wait<",
+                             "fewer bytes",
+                             "one arrival less",
+                             "other parity"})
         EXPECT_TRUE(std::any_of(all.begin(), all.end(), [&](const Mutant& mutant) {
             return mutant.name.find(text) != std::string::npos;
         })) << text;

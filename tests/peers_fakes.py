@@ -45,7 +45,7 @@ attune_status attune_launch(attune_kernel* k, const attune_problem* p, const att
     const long long seen[] = {p->dtype, p->mask, p->head_dim, p->batch, p->heads_q, p->heads_kv, p->seqlen_q,
         p->seqlen_kv, p->want_lse, (long long)t->q, (long long)t->k, (long long)t->v, (long long)t->lse,
         t->q_strides.batch, t->k_strides.head, t->v_strides.row, t->o_strides.batch, (long long)(t->scale * 8),
-        (long long)workspace, (long long)stream};
+        (long long)workspace, (long long)stream, (long long)t->q_scale, (long long)t->k_scale, (long long)t->v_scale};
     memcpy(t->o, seen, sizeof seen);
     return ATTUNE_OK;
 }

@@ -45,6 +45,7 @@ class ProblemTest(unittest.TestCase):
         for text in (
             "bf16.d128.causal/b2.h16.kv16.q8192.k8192",
             "f16.d64.full.lse/b1.h8.kv2.q1.k131072",
+            "e4m3.d64.causal/b1.h8.kv2.q1.k131072",
         ):
             self.assertEqual(Problem.parse(text).text, text)
 
@@ -187,16 +188,18 @@ class LoaderTest(unittest.TestCase):
             (answer.measured, answer.config, answer.record_shape), (1, b"mma/q64", b"b1")
         )
         self.assertEqual(answer.advice, b"run attune tune")
-        seen = (ctypes.c_int64 * 20)()
+        seen = (ctypes.c_int64 * 23)()
         strides = loader.Strides
         tensors = loader.Tensors(
             ctypes.sizeof(loader.Tensors), 21, 22, 23, ctypes.addressof(seen), 24,
             strides(31, 0, 0), strides(0, 32, 0), strides(0, 0, 33), strides(34, 0, 0), 0.125,
+            41, 42, 43,
         )  # fmt: skip
         attune.launch(answer.kernel, loader.c_problem(problem), tensors, 1 << 40, 1 << 41)
         self.assertEqual(
             list(seen),
-            [1, 1, 64, 2, 6, 3, 5, 7, 1, 21, 22, 23, 24, 31, 32, 33, 34, 1, 1 << 40, 1 << 41],
+            [1, 1, 64, 2, 6, 3, 5, 7, 1, 21, 22, 23, 24, 31, 32, 33, 34, 1, 1 << 40, 1 << 41]
+            + [41, 42, 43],
         )
         attune.close()
 
@@ -318,6 +321,20 @@ class TorchTest(unittest.TestCase):
             exact[0, :, 0] = math.nan
             exact[-1] = math.nan
             self.assertTrue(math.isnan(reference.errors(exact)[0]))
+
+    def test_reference_of_bytes(self):
+        from accuracy import attention
+
+        problem, inputs, reference = self.reference("e4m3.d16.causal/b1.h2.kv1.q9.k13")
+        q, k, v = inputs.at(0)
+        self.assertEqual(q.dtype, torch.float8_e4m3fn)
+        heads = [attention(q[0, h], k[0, 0], v[0, 0], True, torch.float64) for h in range(2)]
+        self.assertEqual(reference.errors(torch.stack(heads)[None])[0], 0)
+        self.assertGreater(reference.bar, 1e-3)
+        self.assertLess(reference.bar, 0.3)
+        wide = inputs.as_bf16().at(0)
+        for byte, two in zip(inputs.at(0), wide):
+            self.assertTrue(torch.equal(byte.float(), two.float()))
 
     def test_inputs_rotate_over_enough_bytes(self):
         from candidates import Inputs

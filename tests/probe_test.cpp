@@ -42,12 +42,13 @@ TEST_P(Probes, reference_rows_agree_with_fp64) {
     for (const char* text :
          {"bf16.d64.causal.lse/b2.h4.kv2.q9.k41", "f16.d72.full.lse/b1.h2.kv1.q5.k33",
           "bf16.d8.causal.lse/b1.h1.kv1.q7.k3", "f16.d24v80.full/b1.h2.kv1.q5.k70",
-          "bf16.d72v8.causal.lse/b1.h2.kv2.q6.k5"}) {
+          "bf16.d72v8.causal.lse/b1.h2.kv2.q6.k5", "e4m3.d64.causal.lse/b2.h4.kv2.q9.k41",
+          "e4m3.d48v80.full.lse/b1.h2.kv1.q5.k70"}) {
         const Problem problem = *Problem::parse(text);
         const BenchCase bench_case = *BenchCase::make(*device, problem, 5, 0);
         const auto inputs = *bench_case.read_inputs(*device);
         const Reference wanted = compute_reference(problem, default_scale(problem.signature),
-                                                   inputs.q, inputs.k, inputs.v);
+                                                   inputs.q, inputs.k, inputs.v, inputs.scales);
         const std::size_t rows = bench_case.rows(), d = problem.signature.value_dim();
         std::vector<unsigned> order;  // any order: rows are named one by one
         for (std::size_t i = 0; i < rows; ++i) order.push_back((i * 5 + 3) % rows);
@@ -149,6 +150,15 @@ TEST_P(Probes, every_family_has_a_peak) {
     EXPECT_EQ(measured, able);
 }
 
+TEST_P(Probes, bytes_have_a_peak_on_hopper) {
+    const auto probe = mma_probe(*Config::parse("wgmma/"), DType::e4m3, device->info().target);
+    ASSERT_EQ(bool(probe), device->info().target.arch == "sm_90a");
+    if (!probe) return;
+    const auto peak = measure_mma(*device, *compiler, *probe);
+    ASSERT_TRUE(peak) << peak.error().text();
+    EXPECT_EQ(4 * probe->flop_per_step, 2.0 * 16 * 8 * 16 * device->last_counts().mma);
+}
+
 TEST_P(Probes, reading_has_a_peak) {
     const auto peak = measure_read(*device, *compiler);
     ASSERT_TRUE(peak) << peak.error().text();
@@ -179,10 +189,21 @@ TEST(ProbesByNvrtc, compile_without_spills) {
             ASSERT_TRUE(binary) << text.call << ": " << binary.error().text();
             EXPECT_EQ(binary->resources.spill_bytes, 0) << text.call;
         }
-    for (const auto& [family, gpu] : {std::pair("mma", "t4"), std::pair("mma", "a100-sxm4-80gb"),
-                                      std::pair("mma", "h200"), std::pair("wgmma", "h200")}) {
+    const ProbeText bytes = reference_text(*Signature::parse("e4m3.d256.causal"), 32);
+    const auto reference = (*nvrtc)->compile(probe_source(bytes), "sm_90a");
+    ASSERT_TRUE(reference) << reference.error().text();
+    EXPECT_EQ(reference->resources.spill_bytes, 0);
+    struct Row {
+        const char* family;
+        const char* gpu;
+        DType dtype;
+    };
+    for (const auto& [family, gpu, dtype] :
+         {Row{"mma", "t4", DType::f16}, Row{"mma", "a100-sxm4-80gb", DType::f16},
+          Row{"mma", "h200", DType::f16}, Row{"wgmma", "h200", DType::f16},
+          Row{"wgmma", "h200", DType::e4m3}}) {
         const Target target = *find_target(gpu);
-        const auto probe = mma_probe(*Config::parse(std::string(family) + "/"), DType::f16, target);
+        const auto probe = mma_probe(*Config::parse(std::string(family) + "/"), dtype, target);
         ASSERT_TRUE(probe) << probe.error().text();
         const auto binary = (*nvrtc)->compile(probe_source(probe->text), target.arch);
         ASSERT_TRUE(binary) << probe->text.call << ": " << binary.error().text();

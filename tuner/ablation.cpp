@@ -214,6 +214,8 @@ Result<AblationReport> run_ablation(const AblationRequest& request,
     AblationReport report;
     report.device = bench->info();
     report.toolchain = (*pool)->toolchain();
+    report.datasheet_tflops =
+        report.device.target.dense_tflops(element_bytes(request.problem.signature.dtype));
     auto done = Ablation(request, target, trial, progress).run(*families, report);
     if (!done) return done.error();
     return report;

@@ -37,6 +37,7 @@ struct AblationReport {
     std::string toolchain;
     std::string policy;
     double mma_peak_tflops = 0;  // measured in the same run; 0 = not measured
+    double datasheet_tflops = 0;
     std::vector<AblationRow> rows;
 };
 

@@ -1,6 +1,7 @@
 #include "tuner/bench_case.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "runtime/launch_attention.h"
 #include "tuner/float16.h"
@@ -20,19 +21,43 @@ std::size_t aligned(std::size_t bytes) {
 
 }  // namespace
 
-NormalPool::NormalPool(DType dtype, unsigned seed) : values_(pool_values) {
+std::vector<std::byte> stored_elements(std::span<const std::uint16_t> bits, DType dtype) {
+    if (dtype != DType::e4m3) {
+        const auto bytes = std::as_bytes(bits);
+        return {bytes.begin(), bytes.end()};
+    }
+    std::vector<std::byte> stored(bits.size());
+    std::transform(bits.begin(), bits.end(), stored.begin(),
+                   [](std::uint16_t element) { return static_cast<std::byte>(element); });
+    return stored;
+}
+
+std::vector<std::uint16_t> loaded_elements(std::span<const std::byte> stored, DType dtype) {
+    std::vector<std::uint16_t> bits(stored.size() / element_bytes(dtype));
+    if (dtype == DType::e4m3)
+        std::transform(stored.begin(), stored.end(), bits.begin(),
+                       [](std::byte byte) { return std::to_integer<std::uint16_t>(byte); });
+    else if (!bits.empty())
+        std::memcpy(bits.data(), stored.data(), stored.size());
+    return bits;
+}
+
+NormalPool::NormalPool(DType dtype, unsigned seed) : element_bytes_(element_bytes(dtype)) {
     std::mt19937_64 engine(seed);
     std::normal_distribution<float> normal;
-    for (std::uint16_t& value : values_) value = from_float(normal(engine), dtype);
+    std::vector<std::uint16_t> bits(pool_values);
+    for (std::uint16_t& value : bits) value = from_float(normal(engine), dtype);
+    values_ = stored_elements(bits, dtype);
 }
 
 Result<void> NormalPool::fill(Device& device, DevicePtr to, std::size_t count) {
     while (count > 0) {
-        const std::size_t part = std::min(count, values_.size() - next_);
-        auto copied = device.copy_to_device(to, &values_[next_], 2 * part);
+        const std::size_t part = std::min(count, pool_values - next_);
+        auto copied =
+            device.copy_to_device(to, &values_[element_bytes_ * next_], element_bytes_ * part);
         if (!copied) return copied;
-        next_ = (next_ + part) % values_.size();
-        to += 2 * part;
+        next_ = (next_ + part) % pool_values;
+        to += element_bytes_ * part;
         count -= part;
     }
     return {};
@@ -83,7 +108,7 @@ Result<BenchCase> BenchCase::make(Device& device, const Problem& problem, unsign
     made.v_elements_ = keys * value_dim;
     // One more alignment step between tensors keeps NaN behind each of them.
     for (const std::size_t elements : {made.q_elements_, made.k_elements_, made.v_elements_})
-        made.set_bytes_ += aligned(2 * elements + 1);
+        made.set_bytes_ += aligned(element_bytes(problem.signature.dtype) * elements + 1);
     auto o = GuardedOutput::allocate(device, 2 * made.elements());
     if (!o) return o.error();
     made.o_ = *std::move(o);
@@ -94,8 +119,32 @@ Result<BenchCase> BenchCase::make(Device& device, const Problem& problem, unsign
     }
     const std::size_t wanted = (input_bytes + made.set_bytes_ - 1) / made.set_bytes_;
     auto filled = made.fill_sets(device, seed, std::max<std::size_t>(wanted, 1));
+    if (filled && problem.signature.dtype == DType::e4m3) filled = made.make_scales(device);
     if (!filled) return filled.error();
     return made;
+}
+
+/// Between 0.75 and 1.25, another one for each of a few heads: products of them move scores little.
+Result<void> BenchCase::make_scales(Device& device) {
+    const Shape& shape = problem_.shape;
+    const struct {
+        std::vector<float>& values;
+        DeviceBuffer& on_device;
+        int heads, first;
+    } tensors[] = {{scales_.q, q_scale_, shape.heads_q, 0},
+                   {scales_.k, k_scale_, shape.heads_kv, 3},
+                   {scales_.v, v_scale_, shape.heads_kv, 5}};
+    for (auto& [values, on_device, heads, first] : tensors) {
+        values.resize(std::size_t(shape.batch) * heads);
+        for (std::size_t i = 0; i < values.size(); ++i)
+            values[i] = 0.75f + 0.0625f * static_cast<float>((3 * i + first) % 9);
+        auto buffer = DeviceBuffer::allocate(device, sizeof(float) * values.size());
+        if (!buffer) return buffer.error();
+        on_device = *std::move(buffer);
+        auto copied = device.copy_to_device(on_device.ptr(), values.data(), on_device.bytes());
+        if (!copied) return copied;
+    }
+    return {};
 }
 
 Result<void> BenchCase::fill_sets(Device& device, unsigned seed, std::size_t count) {
@@ -109,11 +158,12 @@ Result<void> BenchCase::fill_sets(Device& device, unsigned seed, std::size_t cou
     auto filled = device.fill(inputs_.ptr(), poison_pattern, inputs_.bytes());
     if (!filled) return filled;
     NormalPool pool(problem_.signature.dtype, seed);
+    const std::size_t bytes = element_bytes(problem_.signature.dtype);
     for (std::size_t i = 0; i < count; ++i) {
         InputSet set;
         set.q = inputs_.ptr() + i * set_bytes_;
-        set.k = set.q + aligned(2 * q_elements_ + 1);
-        set.v = set.k + aligned(2 * k_elements_ + 1);
+        set.k = set.q + aligned(bytes * q_elements_ + 1);
+        set.v = set.k + aligned(bytes * k_elements_ + 1);
         for (const auto& [to, elements] :
              {std::pair(set.q, q_elements_), std::pair(set.k, k_elements_),
               std::pair(set.v, v_elements_)}) {
@@ -169,18 +219,29 @@ AttentionParams BenchCase::params(std::size_t input_set) const {
     params.v = pointer(set.v);
     params.o = pointer(o_.ptr());
     params.lse = problem_.signature.lse ? static_cast<float*>(pointer(lse_.ptr())) : nullptr;
+    params.q_scale = q_scale_.as<float>();
+    params.k_scale = k_scale_.as<float>();
+    params.v_scale = v_scale_.as<float>();
     params.workspace = workspace_.bytes() > 0 ? pointer(workspace_.ptr()) : nullptr;
     return params;
 }
 
 Result<BenchCase::Inputs> BenchCase::read_inputs(Device& device) const {
-    auto q = read_back<std::uint16_t>(device, sets_[0].q, q_elements_);
-    if (!q) return q.error();
-    auto k = read_back<std::uint16_t>(device, sets_[0].k, k_elements_);
-    if (!k) return k.error();
-    auto v = read_back<std::uint16_t>(device, sets_[0].v, v_elements_);
-    if (!v) return v.error();
-    return Inputs{*std::move(q), *std::move(k), *std::move(v)};
+    const DType dtype = problem_.signature.dtype;
+    Inputs inputs{{}, {}, {}, scales_};
+    const struct {
+        DevicePtr from;
+        std::size_t elements;
+        std::vector<std::uint16_t>& to;
+    } tensors[] = {{sets_[0].q, q_elements_, inputs.q},
+                   {sets_[0].k, k_elements_, inputs.k},
+                   {sets_[0].v, v_elements_, inputs.v}};
+    for (auto& [from, elements, to] : tensors) {
+        auto stored = read_back<std::byte>(device, from, elements * element_bytes(dtype));
+        if (!stored) return stored.error();
+        to = loaded_elements(*stored, dtype);
+    }
+    return inputs;
 }
 
 }  // namespace attune

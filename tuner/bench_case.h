@@ -2,16 +2,23 @@
 // handed to work on them.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <random>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "generator/problem.h"
 #include "tuner/device_buffer.h"
+#include "tuner/reference.h"
 
 namespace attune {
+
+/// Bits of elements as they lie in memory, and back.
+std::vector<std::byte> stored_elements(std::span<const std::uint16_t> bits, DType dtype);
+std::vector<std::uint16_t> loaded_elements(std::span<const std::byte> stored, DType dtype);
 
 /// Seeded normal values, rounded to the element type, made once and dealt out to tensors one after
 /// the other. Its length is a prime, so that no two rows of a tensor are the same values.
@@ -21,7 +28,8 @@ public:
     Result<void> fill(Device& device, DevicePtr to, std::size_t count);
 
 private:
-    std::vector<std::uint16_t> values_;
+    std::vector<std::byte> values_;
+    std::size_t element_bytes_;
     std::size_t next_ = 0;
 };
 
@@ -66,6 +74,7 @@ public:
 
     struct Inputs {
         std::vector<std::uint16_t> q, k, v;
+        HeadScales scales;
     };
     Result<Inputs> read_inputs(Device& device) const;  // of set 0
 
@@ -74,11 +83,14 @@ private:
         DevicePtr q, k, v;
     };
     Result<void> fill_sets(Device& device, unsigned seed, std::size_t count);
+    Result<void> make_scales(Device& device);
 
     Problem problem_;
     std::size_t q_elements_ = 0, k_elements_ = 0, v_elements_ = 0, set_bytes_ = 0;
     DeviceBuffer inputs_;
     std::vector<InputSet> sets_;
+    HeadScales scales_;  // e4m3 alone
+    DeviceBuffer q_scale_, k_scale_, v_scale_;
     GuardedOutput o_, lse_, workspace_;
 };
 

@@ -106,7 +106,7 @@ Result<void> Judge::use_cpu(Device& device, const BenchCase& bench_case) {
     if (!inputs) return inputs.error();
     const Problem& problem = bench_case.problem();
     Reference reference = compute_reference(problem, default_scale(problem.signature), inputs->q,
-                                            inputs->k, inputs->v);
+                                            inputs->k, inputs->v, inputs->scales);
     runs_ = {{0, bench_case.rows()}};
     o_ = std::move(reference.o);
     lse_ = std::move(reference.lse);
@@ -180,7 +180,7 @@ Result<Findings> Judge::examine(Device& device, const BenchCase& bench_case) con
 
 Result<void> Judge::compare_rows(Device& device, const BenchCase& bench_case,
                                  Findings& found) const {
-    const DType dtype = bench_case.problem().signature.dtype;
+    const DType dtype = output_of(bench_case.problem().signature.dtype);
     const std::size_t d = value_dim_;
     const double* wanted = o_.data();
     std::vector<double> row(d);
@@ -214,7 +214,7 @@ Result<void> Judge::compare_lse(Device& device, const BenchCase& bench_case,
 }
 
 Result<void> Judge::scan(Device& device, const BenchCase& bench_case, Findings& found) const {
-    const std::uint16_t infinity = infinity_bits(bench_case.problem().signature.dtype);
+    const std::uint16_t infinity = infinity_bits(output_of(bench_case.problem().signature.dtype));
     if (!scan_) {
         auto o = read_back<std::uint16_t>(device, bench_case.o().ptr(), bench_case.elements());
         if (!o) return o.error();

@@ -60,7 +60,7 @@ Result<MmaProbe> mma_probe(const Config& config, DType dtype, const Target& targ
         return MmaProbe{{"templates/probe/peak_wgmma.h", "PeakParams",
                          formatted("peak_wgmma<{}, {}>(params)", element, threads), threads, "",
                          wgmma_shared_bytes},
-                        2.0 * 64 * 256 * 16 * wgmma_batch * threads / 128,
+                        2.0 * 64 * 256 * (32 / element_bytes(dtype)) * wgmma_batch * threads / 128,
                         256};
     if (config.family == "mma")
         return by_registers("templates/probe/peak.h", formatted("MmaSync<{}>", element), 16, 8, 16,

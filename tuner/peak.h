@@ -15,7 +15,7 @@ struct Peak {
 };
 
 /// A kernel of nothing but the matrix instruction that `config` multiplies with, fp32 accumulate:
-/// mma.sync m16n8k16, wgmma m64n256k16, or AMD's with the config's shape.
+/// mma.sync m16n8k16, wgmma m64n256 (k16, k32 in e4m3), or AMD's with the config's shape.
 struct MmaProbe {
     ProbeText text;
     double flop_per_step = 0;  // of a CTA

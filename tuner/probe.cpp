@@ -25,10 +25,6 @@ Source probe_source(const ProbeText& text) {
     return source;
 }
 
-const char* element_name(DType dtype) {
-    return dtype == DType::f16 ? "F16" : "BF16";
-}
-
 ProbeText reference_text(const Signature& signature, int wave_size) {
     return {"templates/probe/reference.h", "ReferenceParams", "reference_rows<Variant>(params)",
             wave_size * reference_warps,

@@ -20,9 +20,6 @@ struct ProbeText {
 };
 Source probe_source(const ProbeText& text);
 
-/// "F16" or "BF16": the element type's name in templates.
-const char* element_name(DType dtype);
-
 /// The reference kernel's text: one warp of `wave_size` lanes per row, reference_warps per CTA.
 constexpr int reference_warps = 4;
 ProbeText reference_text(const Signature& signature, int wave_size);

@@ -14,10 +14,19 @@ double rounded(double value, DType dtype) {
     return to_float(from_float(static_cast<float>(value), dtype), dtype);
 }
 
-std::vector<double> widened(std::span<const std::uint16_t> values, DType dtype) {
+/// P between 0 and 1 as a kernel multiplies it with V.
+double rounded_p(double p, DType dtype) {
+    return dtype == DType::e4m3 ? rounded(256 * p, dtype) / 256 : rounded(p, dtype);
+}
+
+/// Times the heads' scales, if there are any.
+std::vector<double> widened(std::span<const std::uint16_t> values, DType dtype,
+                            const std::vector<float>& scales) {
     std::vector<double> out(values.size());
     std::transform(values.begin(), values.end(), out.begin(),
                    [&](std::uint16_t bits) { return double{to_float(bits, dtype)}; });
+    for (std::size_t i = 0; !scales.empty() && i < out.size(); ++i)
+        out[i] *= scales[i / (out.size() / scales.size())];
     return out;
 }
 
@@ -53,7 +62,7 @@ public:
         double sum = 0;
         for (int j = 0; j < keys; ++j) {
             const double p = std::exp(p_[j] - top);
-            const double p_rounded = rounded(p, dtype_);
+            const double p_rounded = rounded_p(p, dtype_);
             const double* v = v_ + std::size_t(j) * columns_;
             sum += p;
             for (int c = 0; c < columns_; ++c) {
@@ -63,7 +72,7 @@ public:
         }
         for (int c = 0; c < columns_; ++c) {
             o[c] /= sum;
-            baseline[c] = rounded(baseline[c] / sum, dtype_);
+            baseline[c] = rounded(baseline[c] / sum, output_of(dtype_));
         }
         return top + std::log(sum);
     }
@@ -82,12 +91,14 @@ private:
 }  // namespace
 
 Reference compute_reference(const Problem& problem, float scale, std::span<const std::uint16_t> q,
-                            std::span<const std::uint16_t> k, std::span<const std::uint16_t> v) {
+                            std::span<const std::uint16_t> k, std::span<const std::uint16_t> v,
+                            const HeadScales& scales) {
     const Shape& shape = problem.shape;
     const std::size_t d = problem.signature.head_dim, value_dim = problem.signature.value_dim();
     const DType dtype = problem.signature.dtype;
-    const std::vector<double> wide_q = widened(q, dtype), wide_k = widened(k, dtype),
-                              wide_v = widened(v, dtype);
+    const std::vector<double> wide_q = widened(q, dtype, scales.q),
+                              wide_k = widened(k, dtype, scales.k),
+                              wide_v = widened(v, dtype, scales.v);
     const std::size_t rows = std::size_t(shape.batch) * shape.heads_q * shape.seqlen_q;
     Reference out{std::vector<double>(rows * value_dim), std::vector<double>(rows * value_dim),
                   std::vector<double>(rows)};

@@ -9,16 +9,23 @@
 
 namespace attune {
 
+/// Of e4m3 tensors: what each head's numbers are multiplied with; [batch, heads]. Empty: 1.
+struct HeadScales {
+    std::vector<float> q, k, v;
+};
+
 /// Tensors are contiguous BHSD. The baseline is what a plain kernel of the element type gives:
-/// scores exact, P = exp(score - row maximum) rounded to the element type before PV, products and
-/// sums exact, one normalisation by the sum of unrounded P, the result rounded to the element type.
+/// scores exact, P = exp(score - row maximum) rounded to the element type before PV (in e4m3 256
+/// times that, so that the small ones keep their bits), products and sums exact, one normalisation
+/// by the sum of unrounded P, the result rounded to the output's type.
 struct Reference {
     std::vector<double> o;
     std::vector<double> baseline;
     std::vector<double> lse;  // natural log, -inf where a row attends nothing
 };
 Reference compute_reference(const Problem& problem, float scale, std::span<const std::uint16_t> q,
-                            std::span<const std::uint16_t> k, std::span<const std::uint16_t> v);
+                            std::span<const std::uint16_t> k, std::span<const std::uint16_t> v,
+                            const HeadScales& scales = {});
 
 /// The bar of max |O - reference|: twice the baseline's own error, plus 1e-5.
 double error_bar(double baseline_error);

@@ -240,7 +240,8 @@ private:
             sha256_hex({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
         record.effort = plan_.effort;
         record.tflops = flops(problem_) / record.time_us * 1e-6;
-        record.datasheet_tflops = sweep_.target.dense_f16_tflops;
+        record.datasheet_tflops =
+            sweep_.target.dense_tflops(element_bytes(problem_.signature.dtype));
         record.candidates_compiled = trial_.compiled_count();
         record.candidates_checked = trial_.checked_count();
         record.candidates_timed = trial_.timed_count();

@@ -15,7 +15,11 @@ Axis q_operand_axis(QOperand otherwise) {
             "where Q waits: read from shared memory each step, or kept in registers"};
 }
 
-Result<void> one_head_dim(const Signature& signature, const char* family) {
+Result<void> plain_tensors(const Signature& signature, const char* family) {
+    if (signature.dtype == DType::e4m3)
+        return Error{Code::unsupported,
+                     formatted("{} multiplies f16 and bf16 alone, not e4m3", family),
+                     "use Hopper (family wgmma), or bf16"};
     if (signature.head_dim_v == 0) return {};
     return Error{Code::unsupported,
                  formatted("{} needs one head_dim for Q, K and V, these are {} and {}", family,

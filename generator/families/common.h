@@ -23,8 +23,8 @@ struct TableRow {
     int up_to;
     std::vector<const char*> configs;
 };
-/// Refuses another head dim for V than for Q and K.
-Result<void> one_head_dim(const Signature& signature, const char* family);
+/// Refuses another head dim for V than for Q and K, and e4m3.
+Result<void> plain_tensors(const Signature& signature, const char* family);
 
 /// The configs of the first row that reaches `head_dim`.
 std::vector<Config> points_for(std::span<const TableRow> rows, int head_dim);

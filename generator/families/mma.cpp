@@ -27,7 +27,7 @@ Result<void> applicable(const Signature& signature, const Target& target) {
         return Error{Code::unsupported,
                      formatted("mma needs sm_75 or later, {} has no mma.m16n8k8", target.arch),
                      "use a GPU since Turing"};
-    if (auto one = one_head_dim(signature, "mma"); !one) return one;
+    if (auto plain = plain_tensors(signature, "mma"); !plain) return plain;
     if (capability < 80 && (signature.dtype != DType::f16 || signature.head_dim > 128))
         return Error{Code::unsupported,
                      formatted("on {} mma covers f16 and head dims up to 128: its tensor cores "

@@ -21,7 +21,7 @@ Result<void> runs_on(const char* family, std::initializer_list<std::string_view>
         return Error{Code::unsupported,
                      formatted("{} needs {}, this is {}", family, gpus, target.arch),
                      "use another family"};
-    if (auto one = one_head_dim(signature, family); !one) return one;
+    if (auto plain = plain_tensors(signature, family); !plain) return plain;
     return validate(Problem{signature, Shape{}});
 }
 

@@ -48,9 +48,9 @@ std::vector<Axis> axes() {
          {each_step, when_moved, stale},
          {"each", "moved", "stale"},
          each_step,
-         "O is rescaled each step, or only when a row maximum moved by more than 2^8; or no "
-         "maximum "
-         "is taken and the row sums of a tile tell when to rescale"},
+         "O is rescaled each step, or only when a row maximum moved by more than 2^8 (e4m3: 2^2); "
+         "or "
+         "no maximum is taken and the row sums of a tile (e4m3: of 32 keys) tell when to rescale"},
         {"overlap",
          "overlap",
          {0, 1},
@@ -111,6 +111,12 @@ std::vector<Constraint> constraints() {
          "Q and the K and V rings fit a CTA's shared memory",
          {"q", "kv", "s", "qs"},
          shared_fits_cta},
+        {"key steps",
+         "e4m3 multiplies 32 keys at a time",
+         {"kv"},
+         [](const Signature& s, const Config& c, const Target&) {
+             return s.dtype != DType::e4m3 || c["kv"] % 32 == 0;
+         }},
         {"turns", "ping-pong needs two consumers", {"q", "pp"}, turns_mean_something},
         {"odd step",
          "an odd step's overlap needs overlapped steps",
@@ -146,9 +152,20 @@ std::vector<Config> table_points(const Signature& s, const Target&) {
          {"wgmma/q128.kv80", "wgmma/q128.kv64.rescale=stale",
           "wgmma/q128.kv64.rescale=stale.sched=persist"}},
     };
-    std::vector<Config> points = points_for(rows, s.value_dim());
+    static const TableRow e4m3_rows[] = {
+        {64,
+         {"wgmma/q128.kv128", "wgmma/q128.kv192.rescale=stale",
+          "wgmma/q192.kv96.s3.rescale=stale.sched=persist"}},
+        {128,
+         {"wgmma/q128.kv128", "wgmma/q128.kv160.rescale=stale",
+          "wgmma/q128.kv128.s3.rescale=stale.sched=persist"}},
+        {256, {"wgmma/q128.kv64.rescale=stale", "wgmma/q128.kv96.rescale=stale.sched=persist"}},
+    };
+    const std::span<const TableRow> table =
+        s.dtype == DType::e4m3 ? std::span<const TableRow>(e4m3_rows) : rows;
+    std::vector<Config> points = points_for(table, s.value_dim());
     if (s.head_dim_v != 0)
-        for (Config& point : points_for(rows, s.head_dim)) points.push_back(std::move(point));
+        for (Config& point : points_for(table, s.head_dim)) points.push_back(std::move(point));
     if (s.mask == Mask::causal)
         for (Config& point : points)
             if (point["rescale"] == stale)
@@ -239,21 +256,28 @@ WgmmaNeeds wgmma_needs(const Signature& signature, const Config& config) {
         int producer, consumer;
     };
     constexpr Split splits[] = {{56, 256}, {24, 240}, {32, 160}};
+    constexpr Split transposing[] = {{56, 256}, {40, 232}, {56, 152}};
+    const int bytes = element_bytes(signature.dtype);
     WgmmaNeeds needs{};
     needs.consumers = config["q"] / 64;
     needs.threads = 128 * (1 + needs.consumers);
-    needs.depth = (signature.head_dim + 15) / 16 * 16;
+    needs.transposes = bytes == 1;
+    needs.depth = (signature.head_dim + 32 / bytes - 1) / (32 / bytes) * (32 / bytes);
     needs.value_columns = (signature.value_dim() + 15) / 16 * 16;
-    needs.accumulators = config["kv"] + needs.value_columns / 2;
-    Split split = splits[needs.consumers - 1];
+    needs.accumulators = config["kv"] / 2 + bytes * config["kv"] / 4 + needs.value_columns / 2;
+    Split split = (needs.transposes ? transposing : splits)[needs.consumers - 1];
     if (config["sched"] == persistent && needs.consumers == 2)
         split = {40, 232};  // the list of tiles needs more
     needs.producer_registers = split.producer;
     needs.consumer_registers = split.consumer;
-    const int qk_chunks = (needs.depth + 63) / 64, v_chunks = (needs.value_columns + 63) / 64;
-    const int barriers = 16 * (config["qs"] + 2 * config["s"]);
-    needs.shared_bytes = config["qs"] * needs.consumers * qk_chunks * 64 * 128 +
-                         config["s"] * (qk_chunks + v_chunks) * config["kv"] * 128 + barriers;
+    const int qk_chunks = (needs.depth * bytes + 127) / 128;
+    const int v_chunks = (needs.value_columns * bytes + 127) / 128;
+    const int transposed_bytes =
+        needs.transposes ? (config["kv"] + 127) / 128 * needs.value_columns * 128 : 0;
+    const int barriers = 16 * (config["qs"] + (needs.transposes ? 3 : 2) * config["s"]);
+    needs.shared_bytes =
+        config["qs"] * needs.consumers * qk_chunks * 64 * 128 +
+        config["s"] * ((qk_chunks + v_chunks) * config["kv"] * 128 + transposed_bytes) + barriers;
     return needs;
 }
 

@@ -1,4 +1,4 @@
-// Family wgmma: Hopper (sm_90a), warp-specialised: TMA loads, warpgroup MMAs.
+// Family wgmma: Hopper (sm_90a), warp-specialised: TMA loads, warpgroup MMAs; e4m3 too.
 #pragma once
 
 #include "generator/family.h"
@@ -11,6 +11,7 @@ Family wgmma_family();
 struct WgmmaNeeds {
     int consumers;           // warpgroups of 64 query rows
     int threads;             // with the producer's warpgroup
+    bool transposes;         // V, for operands of one byte
     int depth;               // head_dim, padded
     int value_columns;       // of V and O, padded
     int accumulators;        // registers of a consumer thread for S, O and both sets of P

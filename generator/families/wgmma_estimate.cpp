@@ -22,8 +22,8 @@ constexpr double launch_us = 3;
 double step_cycles(const Problem& problem, const Config& c, const Target& t) {
     const WgmmaNeeds needs = wgmma_needs(problem.signature, c);
     const double d = needs.depth, d_v = needs.value_columns, q = c["q"], kv = c["kv"];
-    const double flop_per_cycle =
-        t.dense_f16_tflops * 1e6 / (t.multiprocessors * t.boost_clock_mhz);
+    const double flop_per_cycle = t.dense_tflops(element_bytes(problem.signature.dtype)) * 1e6 /
+                                  (t.multiprocessors * t.boost_clock_mhz);
     const double tensor = power_factor * 2 * q * kv * (d + d_v) / flop_per_cycle;
     const double per_score = c["rescale"] == stale ? 3.5 : 5;  // scale, sum, conversion; maximum
     const double softmax = q * kv / exp2_per_cycle + per_score * q * kv / fp32_per_cycle;

@@ -125,13 +125,15 @@ public:
                          "update NVIDIA's driver to 525 or later"};
         const std::uint64_t sizes[] = {std::uint64_t(spec.columns), std::uint64_t(spec.rows),
                                        std::uint64_t(spec.heads), std::uint64_t(spec.batch)};
-        const std::uint64_t strides[] = {2 * std::uint64_t(spec.strides.row),
-                                         2 * std::uint64_t(spec.strides.head),
-                                         2 * std::uint64_t(spec.strides.batch)};
-        const std::uint32_t box[] = {64, std::uint32_t(spec.box_rows), 1, 1};
+        const std::uint64_t bytes = element_bytes(spec.dtype);
+        const std::uint64_t strides[] = {bytes * std::uint64_t(spec.strides.row),
+                                         bytes * std::uint64_t(spec.strides.head),
+                                         bytes * std::uint64_t(spec.strides.batch)};
+        const std::uint32_t box[] = {std::uint32_t(128 / bytes), std::uint32_t(spec.box_rows), 1,
+                                     1};
         const std::uint32_t steps[] = {1, 1, 1, 1};
-        return call(Cuda::encode, &map, spec.dtype == DType::f16 ? tensor_map_f16 : tensor_map_bf16,
-                    4, reinterpret_cast<void*>(spec.base), sizes, strides, box, steps, 0,
+        return call(Cuda::encode, &map, tensor_map_elements[static_cast<int>(spec.dtype)], 4,
+                    reinterpret_cast<void*>(spec.base), sizes, strides, box, steps, 0,
                     tensor_map_swizzle_128, tensor_map_l2_promotion_256, 0);
     }
 };

@@ -105,8 +105,7 @@ enum Attribute {
     reserved_shared_bytes_per_block = 111,
 };
 constexpr int function_max_dynamic_shared_bytes = 8;
-constexpr int tensor_map_f16 = 6;
-constexpr int tensor_map_bf16 = 9;
+constexpr int tensor_map_elements[] = {6, 9, 0};  // in DType's order; bytes for e4m3
 constexpr int tensor_map_swizzle_128 = 3;
 constexpr int tensor_map_l2_promotion_256 = 3;
 constexpr unsigned host_alloc_portable = 1;

@@ -23,9 +23,9 @@ int lane_after(std::uint64_t mask, int lane) {
 }
 
 const char* name_of(Collective what) {
-    static const char* const names[] = {"warp_sync", "shuffle",     "warp_any",
-                                        "warp_all",  "ldmatrix_x4", "ldmatrix_x4_trans",
-                                        "mma (f16)", "mma (bf16)",  "a matrix core's MMA"};
+    static const char* const names[] = {
+        "warp_sync",         "shuffle",     "warp_any",  "warp_all",   "ldmatrix_x4",
+        "ldmatrix_x4_trans", "stmatrix_x4", "mma (f16)", "mma (bf16)", "a matrix core's MMA"};
     return names[static_cast<int>(what)];
 }
 

@@ -40,6 +40,7 @@ enum class Collective {
     vote_all,
     ldmatrix_x4,
     ldmatrix_x4_trans,
+    stmatrix_x4,
     mma_f16,
     mma_bf16,
     matrix
@@ -151,6 +152,7 @@ private:
     void execute(Warp& warp);
     void execute_mma(Warp& warp, DType dtype);
     void execute_ldmatrix(Warp& warp, bool trans);
+    void execute_stmatrix(Warp& warp);
     void execute_shuffle(Warp& warp);
     void execute_vote(Warp& warp, bool all);
     void execute_matrix(Warp& warp);
@@ -174,9 +176,12 @@ private:
     // Memory (cta_memory.cpp).
     void check_shared(int thread, SharedAddress at, int bytes, const char* what);
     /// Now, as an epoch of the running thread.
-    Epoch clocks_now() const { return grid_.options.detect_races ? clocks_.now(self_) : Epoch{}; }
+    Epoch clocks_now() const { return clocks_now(self_); }
+    Epoch clocks_now(int thread) const {
+        return grid_.options.detect_races ? clocks_.now(thread) : Epoch{};
+    }
     void note_read(int thread, SharedAddress at, int bytes);
-    void note_write(SharedAddress at, int bytes, Epoch epoch);
+    void note_write(int thread, SharedAddress at, int bytes, Epoch epoch);
     [[noreturn]] void fail_race(const Conflict& conflict, int thread, Access now);
     void start_copy(Copy copy, const char* what, const void* site);
     void land(const Copy& copy, Epoch epoch);

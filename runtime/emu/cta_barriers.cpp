@@ -9,7 +9,7 @@ namespace attune::emu {
 
 void CtaRunner::mbarrier_init(SharedAddress at, int count) {
     check_shared(self_, at, 8, "mbarrier_init");
-    note_write(at, 8, clocks_now());
+    note_write(self_, at, 8, clocks_now());
     Barrier* barrier = barriers_.find(at);
     if (!barrier) barrier = barriers_.add(at);
     if (!barrier)
@@ -150,7 +150,7 @@ void CtaRunner::tensor_load(SharedAddress to, const TensorMap& map, SharedAddres
                                "tensor_load");
     Barrier& barrier = barrier_at(at, "tensor_load");
     check_fenced(barrier, "tensor_load");
-    note_write(to, load.bytes(), {static_cast<std::uint32_t>(self_), in_flight});
+    note_write(self_, to, load.bytes(), {static_cast<std::uint32_t>(self_), in_flight});
     std::memset(shared_.bytes(to), 0xff, load.bytes());
     counts_.shared_bytes += load.bytes();
     barrier.loads.push_back(load);

@@ -20,6 +20,8 @@ void CtaRunner::execute(Warp& warp) {
             return execute_ldmatrix(warp, false);
         case Collective::ldmatrix_x4_trans:
             return execute_ldmatrix(warp, true);
+        case Collective::stmatrix_x4:
+            return execute_stmatrix(warp);
         case Collective::mma_f16:
             return execute_mma(warp, DType::f16);
         case Collective::mma_bf16:
@@ -90,6 +92,27 @@ void CtaRunner::execute_ldmatrix(Warp& warp, bool trans) {
     }
     ldmatrix_x4(to, rows, trans);
     ++counts_.ldmatrix;
+    counts_.shared_bytes += 32 * 16;
+    counts_.bank_conflicts += extra_wavefronts(access, grid_.banks);
+}
+
+/// x: the address of a row, in: four words. The write counts as made by the lane that gives the
+/// address, and orders nothing.
+void CtaRunner::execute_stmatrix(Warp& warp) {
+    std::array<const unsigned*, 32> from;
+    std::array<std::byte*, 32> rows;
+    WarpAccess access{all_lanes(), 16, true, {}};
+    const int first = first_lane();
+    for (int l = 0; l < 32; ++l) {
+        const SharedAddress at = warp.arguments[l].x;
+        check_shared(first + l, at, 16, "stmatrix_x4");
+        note_write(first + l, at, 16, clocks_now(first + l));
+        access.at[l] = at;
+        rows[l] = shared_.bytes(at);
+        from[l] = warp.arguments[l].in;
+        shared_.stored(first + l, at, 16);
+    }
+    stmatrix_x4(from, rows);
     counts_.shared_bytes += 32 * 16;
     counts_.bank_conflicts += extra_wavefronts(access, grid_.banks);
 }

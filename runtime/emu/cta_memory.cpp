@@ -49,9 +49,9 @@ void CtaRunner::note_read(int thread, SharedAddress at, int bytes) {
         fail_race(*conflict, thread, Access::read);
 }
 
-void CtaRunner::note_write(SharedAddress at, int bytes, Epoch epoch) {
-    if (const auto conflict = shared_.write(self_, at, bytes, epoch))
-        fail_race(*conflict, self_, Access::write);
+void CtaRunner::note_write(int thread, SharedAddress at, int bytes, Epoch epoch) {
+    if (const auto conflict = shared_.write(thread, at, bytes, epoch))
+        fail_race(*conflict, thread, Access::write);
 }
 
 void CtaRunner::fail_race(const Conflict& conflict, int thread, Access now) {
@@ -86,7 +86,7 @@ void CtaRunner::load_shared(void* to, SharedAddress at, int bytes, const void* s
 
 void CtaRunner::store_shared(SharedAddress at, const void* from, int bytes, const void* site) {
     check_shared(self_, at, bytes, "store_shared");
-    note_write(at, bytes, clocks_now());
+    note_write(self_, at, bytes, clocks_now());
     my_warp().log.note(lane_of(self_), site, at, bytes, true);
     counts_.shared_bytes += bytes;
     std::memcpy(shared_.bytes(at), from, bytes);
@@ -109,7 +109,7 @@ void CtaRunner::copy_to_shared(SharedAddress to, const void* global, int bytes, 
 /// Until it lands the destination holds NaN, and whoever touches it races with the copy.
 void CtaRunner::start_copy(Copy copy, const char* what, const void* site) {
     check_shared(self_, copy.to, copy.bytes, what);
-    note_write(copy.to, copy.bytes, {static_cast<std::uint32_t>(self_), in_flight});
+    note_write(self_, copy.to, copy.bytes, {static_cast<std::uint32_t>(self_), in_flight});
     my_warp().log.note(lane_of(self_), site, copy.to, copy.bytes, true);
     counts_.shared_bytes += copy.bytes;
     std::memset(shared_.bytes(copy.to), 0xff, copy.bytes);

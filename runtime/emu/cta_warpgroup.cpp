@@ -21,7 +21,8 @@ int launch_registers(int threads) {
 bool same(const WgmmaCall* x, const WgmmaCall* y) {
     if (!x || !y) return x == y;
     return x->a_descriptor == y->a_descriptor && x->b_descriptor == y->b_descriptor &&
-           x->n == y->n && x->bf16 == y->bf16 && x->accumulate == y->accumulate && !x->a == !y->a;
+           x->n == y->n && x->element == y->element && x->accumulate == y->accumulate &&
+           !x->a == !y->a;
 }
 
 }  // namespace
@@ -121,13 +122,15 @@ void CtaRunner::issue_wgmma(Warpgroup& group) {
     for (int i = 0; !call.a && i < 64 * 2; ++i)
         wgmma.a_pieces.push_back(a.along_depth(i / 2, i % 2));
     for (int i = 0; i < call.n * 2; ++i)
-        wgmma.b_pieces.push_back(call.a ? b.across_depth(i / (call.n / 8), i % (call.n / 8))
-                                        : b.along_depth(i / 2, i % 2));
+        wgmma.b_pieces.push_back(is_across(call)
+                                     ? b.across_depth(i / (call.n / 8), i % (call.n / 8))
+                                     : b.along_depth(i / 2, i % 2));
     read_operands(group, wgmma.a_pieces);
     read_operands(group, wgmma.b_pieces);
     ++open_accumulators(group).pending;
-    counts_.mma += call.n / 2;
-    counts_.wgmma += call.n / 2;
+    const int products = call.n / 2 * depth_of(call.element) / 16;
+    counts_.mma += products;
+    counts_.wgmma += products;
 }
 
 /// All four warps read, and go on reading until the wait.
@@ -179,23 +182,14 @@ void CtaRunner::finish_wgmmas(Warpgroup& group) {
 
 void CtaRunner::finish(Warpgroup& group, const PendingWgmma& wgmma) {
     const WgmmaCall& call = wgmma.call;
-    Operands16 operands;
-    if (call.a)
-        for (int t = 0; t < warpgroup_threads; ++t)
-            for (int i = 0; i < 8; ++i)  // element i of 4 words, as in mma_m16n8k16
-                operands.a[(t / 32 * 16 + t % 32 / 4 + i / 2 % 2 * 8) * 16 + t % 4 * 2 + i % 2 +
-                           i / 4 * 8] =
-                    static_cast<std::uint16_t>(wgmma.a[t][i / 2] >> 16 * (i % 2));
-    else
-        for (int i = 0; i < 64 * 2; ++i)
-            std::memcpy(operands.a.data() + 8 * i, shared_.bytes(wgmma.a_pieces[i]), 16);
-    operands.b.resize(std::size_t(16) * call.n);
-    for (int i = 0; i < call.n * 2; ++i) {
-        std::array<std::uint16_t, 8> piece;
-        std::memcpy(piece.data(), shared_.bytes(wgmma.b_pieces[i]), 16);
-        for (int j = 0; j < 8; ++j)
-            operands.b[call.a ? 8 * i + j : (i % 2 * 8 + j) * call.n + i / 2] = piece[j];
-    }
+    const int depth = depth_of(call.element);
+    Operands operands{std::vector<std::uint16_t>(std::size_t(64) * depth),
+                      std::vector<std::uint16_t>(std::size_t(depth) * call.n)};
+    if (call.a) unpack_registers(operands, wgmma);
+    for (int i = 0; i < int(wgmma.a_pieces.size()); ++i)
+        unpack_a(operands, call.element, i, shared_.bytes(wgmma.a_pieces[i]));
+    for (int i = 0; i < int(wgmma.b_pieces.size()); ++i)
+        unpack_b(operands, call, i, shared_.bytes(wgmma.b_pieces[i]));
     Accumulators* to = group.find_accumulators(call);
     multiply(to->values, operands, call);
     --to->pending;

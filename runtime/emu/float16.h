@@ -1,4 +1,4 @@
-// 16-bit floats to fp32, in a form that compilers vectorise. Exact.
+// Small floats to fp32, in a form that compilers vectorise. Exact.
 #pragma once
 
 #include <bit>
@@ -17,6 +17,14 @@ inline float from_f16(std::uint32_t bits) {
 
 inline float from_bf16(std::uint32_t bits) {
     return std::bit_cast<float>(bits << 16);
+}
+
+/// As from f16, in its upper byte less a bit of exponent: 120 too small. 0x7f and 0xff are NaN.
+inline float from_e4m3(std::uint32_t bits) {
+    const std::uint32_t magnitude = (bits & 0x7fu) << 20;
+    const float value = std::bit_cast<float>(magnitude) * 0x1p120f;
+    const std::uint32_t nan = (bits & 0x7fu) == 0x7fu ? 0x7fc00000u : 0u;
+    return std::bit_cast<float>(std::bit_cast<std::uint32_t>(value) | nan | (bits & 0x80u) << 24);
 }
 
 }  // namespace attune::emu

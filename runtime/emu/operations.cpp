@@ -61,6 +61,10 @@ void ldmatrix(unsigned* to, SharedAddress at) {
     cta().collective(which, {to, nullptr, at});
 }
 
+void stmatrix_x4(SharedAddress at, const unsigned* from) {
+    cta().collective(Collective::stmatrix_x4, {nullptr, from, at});
+}
+
 void load_global(void* to, const void* global, int bytes) {
     cta().check_global(global, bytes, "load_global");
     std::memcpy(to, global, bytes);
@@ -158,6 +162,7 @@ constexpr Operations table{
     .store_shared = store_shared,
     .ldmatrix_x4 = ldmatrix<Collective::ldmatrix_x4>,
     .ldmatrix_x4_trans = ldmatrix<Collective::ldmatrix_x4_trans>,
+    .stmatrix_x4 = stmatrix_x4,
     .load_global = load_global,
     .store_global = store_global,
     .atomic_add_global = atomic_add_global,

@@ -21,8 +21,9 @@ constexpr int max_box_rows = 256;
 const char* fault_of(const TensorMapSpec& spec) {
     const TensorStrides& s = spec.strides;
     if (spec.base == 0 || spec.base % 16 != 0) return "its base is not on 16 bytes";
-    if (s.row % 8 != 0 || s.head % 8 != 0 || s.batch % 8 != 0)
-        return "its strides are not multiples of 8 elements";
+    const int step = 16 / element_bytes(spec.dtype);
+    if (s.row % step != 0 || s.head % step != 0 || s.batch % step != 0)
+        return "its strides are not multiples of 16 bytes";
     if (s.row < 0 || s.head < 0 || s.batch < 0) return "a stride is negative";
     if (std::min({spec.columns, spec.rows, spec.heads, spec.batch}) < 1) return "a size is not > 0";
     if (spec.box_rows < 1 || spec.box_rows > max_box_rows) return "a box has 1 .. 256 rows";
@@ -50,16 +51,18 @@ std::optional<TensorMapSpec> decode_tensor_map(const TensorMap& map) {
 
 BoxRow box_row(const TensorMapSpec& tensor, const TensorPoint& first, int row) {
     const auto inside = [](int i, int size) { return i >= 0 && i < size; };
+    const int width = element_bytes(tensor.dtype);
     const long long column = std::max(first.column, 0);
-    const long long end = std::min(first.column + box_row_bytes / 2, tensor.columns);
+    const long long end = std::min(first.column + box_row_bytes / width, tensor.columns);
     if (!inside(first.row + row, tensor.rows) || !inside(first.head, tensor.heads) ||
         !inside(first.batch, tensor.batch) || column >= end)
         return {};
     const TensorStrides& strides = tensor.strides;
     const long long element = first.batch * strides.batch + first.head * strides.head +
                               (first.row + row) * strides.row + column;
-    return {reinterpret_cast<const std::byte*>(tensor.base) + 2 * element,
-            static_cast<int>(2 * (column - first.column)), static_cast<int>(2 * (end - column))};
+    return {reinterpret_cast<const std::byte*>(tensor.base) + width * element,
+            static_cast<int>(width * (column - first.column)),
+            static_cast<int>(width * (end - column))};
 }
 
 }  // namespace attune::emu

@@ -9,7 +9,7 @@
 
 namespace attune::emu {
 
-constexpr int box_row_bytes = 128;  // 64 columns
+constexpr int box_row_bytes = 128;
 
 /// invalid_argument where the hardware's encoder would refuse too.
 Result<void> encode_tensor_map(const TensorMapSpec& spec, TensorMap& map);

@@ -54,4 +54,10 @@ void ldmatrix_x4(const std::array<unsigned*, 32>& to, const std::array<const std
     }
 }
 
+void stmatrix_x4(const std::array<const unsigned*, 32>& from,
+                 const std::array<std::byte*, 32>& rows) {
+    for (int l = 0; l < 32; ++l)
+        for (int i = 0; i < 4; ++i) std::memcpy(rows[8 * i + l / 4] + 4 * (l % 4), &from[l][i], 4);
+}
+
 }  // namespace attune::emu

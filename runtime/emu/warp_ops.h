@@ -28,4 +28,8 @@ void mma_m16n8k16(const std::array<MmaLane, 32>& lanes, DType dtype);
 void ldmatrix_x4(const std::array<unsigned*, 32>& to, const std::array<const std::byte*, 32>& rows,
                  bool trans);
 
+/// stmatrix .x4: its inverse without `trans`: lane l's from[l][i] goes to row l / 4 of matrix i.
+void stmatrix_x4(const std::array<const unsigned*, 32>& from,
+                 const std::array<std::byte*, 32>& rows);
+
 }  // namespace attune::emu

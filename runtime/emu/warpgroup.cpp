@@ -1,6 +1,7 @@
 #include "runtime/emu/warpgroup.h"
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 
 #include "generator/formatted.h"
@@ -19,21 +20,31 @@ void for_each_register(int n, const Visit& visit) {
 }
 
 template <float (*convert)(std::uint32_t)>
-void multiply_as(std::vector<float>& values, const Operands16& operands, const WgmmaCall& call) {
-    const int n = call.n;
+void multiply_as(std::vector<float>& values, const Operands& operands, const WgmmaCall& call) {
+    const int n = call.n, depth = depth_of(call.element);
     std::vector<double> b(operands.b.size());
     for (std::size_t i = 0; i < b.size(); ++i) b[i] = convert(operands.b[i]);
     std::array<double, 256> sum;
     for (int row = 0; row < 64; ++row) {
         float* out = values.data() + row * n;
         for (int j = 0; j < n; ++j) sum[j] = call.accumulate ? out[j] : 0.0;
-        for (int k = 0; k < 16; ++k) {
-            const double x = convert(operands.a[row * 16 + k]);
+        for (int k = 0; k < depth; ++k) {
+            const double x = convert(operands.a[row * depth + k]);
             const double* line = b.data() + k * n;
             for (int j = 0; j < n; ++j) sum[j] += x * line[j];
         }
         for (int j = 0; j < n; ++j) out[j] = static_cast<float>(sum[j]);
     }
+}
+
+/// The elements of 16 bytes.
+std::array<std::uint16_t, 16> elements_of(const std::byte* piece, Element element) {
+    std::array<std::uint16_t, 16> elements{};
+    if (element == Element::e4m3)
+        for (int i = 0; i < 16; ++i) elements[i] = std::to_integer<std::uint16_t>(piece[i]);
+    else
+        std::memcpy(elements.data(), piece, 16);
+    return elements;
 }
 
 }  // namespace
@@ -95,11 +106,36 @@ std::string step_name(const Warpgroup& group) {
     return "";
 }
 
-void multiply(std::vector<float>& values, const Operands16& operands, const WgmmaCall& call) {
-    if (call.bf16)
-        multiply_as<from_bf16>(values, operands, call);
-    else
-        multiply_as<from_f16>(values, operands, call);
+void unpack_registers(Operands& operands, const PendingWgmma& wgmma) {
+    const int depth = depth_of(wgmma.call.element), width = depth / 8;  // elements of a word
+    const int bits = 32 / width;
+    for (int t = 0; t < warpgroup_threads; ++t)
+        for (int i = 0; i < 4 * width; ++i) {
+            const int word = i / width, row = t / 32 * 16 + t % 32 / 4 + word % 2 * 8;
+            const int k = word / 2 * (depth / 2) + t % 4 * width + i % width;
+            operands.a[row * depth + k] = static_cast<std::uint16_t>(
+                wgmma.a[t][word] >> bits * (i % width) & ((1u << bits) - 1));
+        }
+}
+
+void unpack_a(Operands& operands, Element element, int i, const std::byte* piece) {
+    const auto elements = elements_of(piece, element);
+    const int count = depth_of(element) / 2;
+    std::copy_n(elements.begin(), count, operands.a.begin() + count * i);
+}
+
+void unpack_b(Operands& operands, const WgmmaCall& call, int i, const std::byte* piece) {
+    const auto elements = elements_of(piece, call.element);
+    const int count = depth_of(call.element) / 2;
+    for (int j = 0; j < count; ++j)
+        operands.b[is_across(call) ? 8 * i + j : (i % 2 * count + j) * call.n + i / 2] =
+            elements[j];
+}
+
+void multiply(std::vector<float>& values, const Operands& operands, const WgmmaCall& call) {
+    constexpr decltype(&multiply_as<from_f16>) by_element[] = {
+        multiply_as<from_f16>, multiply_as<from_bf16>, multiply_as<from_e4m3>};
+    by_element[static_cast<int>(call.element)](values, operands, call);
 }
 
 }  // namespace attune::emu

@@ -15,7 +15,7 @@ namespace attune::emu {
 constexpr int warpgroup_threads = 128;
 
 /// An operand in shared memory by the bits of its descriptor (PTX ISA, "Matrix descriptor format").
-/// It consists of pieces of 16 bytes, 8 elements.
+/// It consists of pieces of 16 bytes.
 struct MatrixOperand {
     SharedAddress start;
     int leading_bytes;
@@ -23,13 +23,23 @@ struct MatrixOperand {
     bool supported;  // 128-byte swizzle from a base on 1024 bytes: all that contract.md makes
 
     static MatrixOperand decode(std::uint64_t descriptor);
-    /// Row `row`, depth 8 half .. 8 half + 7. The hardware does not look at leading_bytes here.
+    /// Row `row`, bytes 16 half .. 16 half + 15 of the depth. The hardware does not look at
+    /// leading_bytes here.
     SharedAddress along_depth(int row, int half) const;
     /// Depth `k`, columns 8 chunk .. 8 chunk + 7.
     SharedAddress across_depth(int k, int chunk) const;
 };
 
-/// Issued, not finished: 64 x 16 times 16 x n.
+/// 32 bytes of elements.
+constexpr int depth_of(Element element) {
+    return element == Element::e4m3 ? 32 : 16;
+}
+/// Where b's rows lie across the depth.
+inline bool is_across(const WgmmaCall& call) {
+    return call.a && call.element != Element::e4m3;
+}
+
+/// Issued, not finished: 64 x depth times depth x n.
 struct PendingWgmma {
     WgmmaCall call;                                    // thread 0's
     std::array<const unsigned*, warpgroup_threads> a;  // registers, read when it finishes
@@ -73,13 +83,17 @@ struct Warpgroup {
 /// "wgmma_wait(1)": the step that its threads gather for.
 std::string step_name(const Warpgroup& group);
 
-/// 16-bit elements: a [64][16], b [16][n].
-struct Operands16 {
-    std::array<std::uint16_t, 64 * 16> a;
-    std::vector<std::uint16_t> b;
+/// Elements' bits: a [64][depth], b [depth][n].
+struct Operands {
+    std::vector<std::uint16_t> a, b;
 };
+/// a from registers: 4 words of each thread, as fragments of mma_m16n8k16 (contract.md).
+void unpack_registers(Operands& operands, const PendingWgmma& wgmma);
+/// Piece i of an operand in shared memory.
+void unpack_a(Operands& operands, Element element, int i, const std::byte* piece);
+void unpack_b(Operands& operands, const WgmmaCall& call, int i, const std::byte* piece);
 
 /// values [64][n] (+)= a b, with one rounding per element, as in mma_m16n8k16.
-void multiply(std::vector<float>& values, const Operands16& operands, const WgmmaCall& call);
+void multiply(std::vector<float>& values, const Operands& operands, const WgmmaCall& call);
 
 }  // namespace attune::emu

@@ -1,5 +1,5 @@
-// From accumulators to O and LSE. L is a family's layout: Element, Output, Softmax, value_dim,
-// write_lse, m_blocks, d_tiles, warp_row().
+// From accumulators to O and LSE. L is a family's layout: Element (of O), Output, Softmax,
+// value_dim, write_lse, m_blocks, d_tiles, warp_row().
 #pragma once
 
 #include "templates/common/output.h"
@@ -54,18 +54,18 @@ ATTUNE_DEVICE void store_row(const float (&o)[L::d_tiles][4], int half, float fa
     }
 }
 
-/// Each warp stores its own rows.
+/// Each warp stores its own rows, O times `scale`.
 template <class L>
 ATTUNE_DEVICE void store_rows(typename L::Output& o, const typename L::Softmax& softmax,
-                              const OutputTile& out) {
+                              const OutputTile& out, float scale = 1.0f) {
     const int lane = lane_index();
     ATTUNE_UNROLL
     for (int i = 0; i < 2 * L::m_blocks; ++i) {
         const int row = L::warp_row() + L::Fragments::row(i, lane);
         const float sum = softmax.sum[i];
         const bool valid = row < out.rows;
-        store_row<L>(o[i / 2], i % 2, L::Softmax::reciprocal(sum), out.o + row * out.row_stride,
-                     valid);
+        store_row<L>(o[i / 2], i % 2, L::Softmax::reciprocal(sum) * scale,
+                     out.o + row * out.row_stride, valid);
         if (L::write_lse && valid && lane % 4 == 0)
             store_global_f32(out.lse + row, L::Softmax::lse(softmax.reference[i], sum));
     }

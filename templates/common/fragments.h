@@ -14,12 +14,12 @@
 namespace attune {
 
 /// Accumulators of m16n8 MMAs. PTX ISA, "Matrix fragments for mma.m16n8k16".
-template <int m_blocks>
+template <int m_blocks, int tiles_of_step = 2>
 struct QuadFragments {
     static constexpr int blocks = m_blocks;
     static constexpr int elements = 4;
     static constexpr int rows = 2 * m_blocks;
-    static constexpr int step_tiles = 2;
+    static constexpr int step_tiles = tiles_of_step;
     static constexpr int row_lanes = 3;
 
     ATTUNE_DEVICE static int row(int i, int lane) { return 16 * (i / 2) + lane / 4 + 8 * (i % 2); }

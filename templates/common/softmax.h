@@ -19,9 +19,16 @@ enum class Rescale { each_step = 0, when_moved = 1, normalised = 2, stale = 3, d
 /// deferred:   as stale on edge tiles. Elsewhere the running sum is looked at once per tile, when
 ///             the tile is through: bf16's range lets P grow meanwhile. Past `lost_limit` the sum
 ///             becomes NaN, overflowed() tells, and the q-tile is done again as stale.
-template <Rescale rescale, class F>
+/// largest_p_log2 > 0: P is to fill a small range up to 2^largest_p_log2. An exact reference lies
+/// so far under the row's maximum, one that waits or is stale less far, so that P may grow.
+template <Rescale rescale, class F, int largest_p_log2 = 0>
 struct OnlineSoftmax {
-    static constexpr float moved_by = 8.0f;              // log2
+    static constexpr float moved_by = 8.0f;  // log2
+    static_assert(largest_p_log2 == 0 || largest_p_log2 == 8, "P that has moved fills the range");
+    static constexpr int room_log2 = rescale == Rescale::when_moved ? 2
+                                     : rescale == Rescale::stale    ? 3
+                                                                    : 0;
+    static constexpr float below_maximum = largest_p_log2 == 0 ? 0 : largest_p_log2 - room_log2;
     static constexpr float block_limit = 1024.0f;        // P <= block sum: far inside fp16's range
     static constexpr float shift_limit = 1.0995116e12f;  // 2^40
     static constexpr float lost_limit = 1.2089258e24f;   // 2^80: times |V| < 2^40 O stays finite
@@ -77,13 +84,14 @@ struct OnlineSoftmax {
         return warp_any(moved);
     }
 
-    /// Raises references to `top` where that is higher. Returns what O shrinks by.
+    /// Raises references to `top` (less below_maximum) where that is higher. Returns what O shrinks
+    /// by.
     ATTUNE_DEVICE Rows raise(const Rows& top) {
         Rows by;
         ATTUNE_UNROLL
         for (int i = 0; i < F::rows; ++i) {
             const float before = reference[i];
-            const float now = max_f32(before, top.of[i]);
+            const float now = max_f32(before, top.of[i] - below_maximum);
             reference[i] = now;
             const float factor = exp2_approx(before - now);
             by.of[i] = factor;

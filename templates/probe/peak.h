@@ -1,7 +1,7 @@
 // How fast this GPU multiplies and reads, with nothing in the way.
 #pragma once
 
-#include "target.h"
+#include "templates/common/element.h"
 #include "templates/probe/params.h"
 
 namespace attune {
@@ -11,7 +11,7 @@ template <class Element, int n>
 ATTUNE_DEVICE void fill_operand(unsigned (&operand)[n]) {
     ATTUNE_UNROLL
     for (int i = 0; i < n; ++i)
-        operand[i] = pack2(0.001f * (lane_index() - 15), 0.002f * (i + 1), Element{});
+        operand[i] = ElementTraits<Element>::word(0.001f * (lane_index() - 15), 0.002f * (i + 1));
 }
 
 /// What a warp multiplies in one step: `registers` floats of D in a thread, operands in registers.

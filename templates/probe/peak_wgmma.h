@@ -7,8 +7,8 @@ namespace attune {
 
 constexpr int peak_wgmma_batch = 16;  // instructions between two waits
 
-/// `steps` batches of 64 x 256 x 16, both operands in shared memory: 64 rows of A for each
-/// warpgroup, then 256 rows of B, 128 bytes each.
+/// `steps` batches of 64 x 256 x 16 (32 in e4m3), both operands in shared memory: 64 rows of A for
+/// each warpgroup, then 256 rows of B, 128 bytes each.
 template <class Element, int threads>
 ATTUNE_DEVICE void peak_wgmma(const PeakParams& p) {
     constexpr int warpgroups = threads / 128, n = 256;

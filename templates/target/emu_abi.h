@@ -13,15 +13,17 @@ using SharedAddress = unsigned;
 /// Where a CTA's dynamic shared memory starts; not 0, so that an address nobody computed is caught.
 constexpr SharedAddress shared_base = 1024;
 
+enum class Element { f16, bf16, e4m3 };
+
 /// A wgmma as one of its threads gives it. `a` null: a by descriptor, rows of b along the depth;
-/// else b's rows across the depth.
+/// else b's rows across the depth, along it in e4m3.
 struct WgmmaCall {
     float* d;
     const unsigned* a;
     unsigned long long a_descriptor;
     unsigned long long b_descriptor;
     int n;
-    bool bf16;
+    Element element;
     bool accumulate;
 };
 
@@ -60,6 +62,7 @@ struct Operations {
     void (*store_shared)(SharedAddress at, const void* from, int bytes);
     void (*ldmatrix_x4)(unsigned* to, SharedAddress at);
     void (*ldmatrix_x4_trans)(unsigned* to, SharedAddress at);
+    void (*stmatrix_x4)(SharedAddress at, const unsigned* from);
 
     void (*load_global)(void* to, const void* global, int bytes);
     void (*store_global)(void* global, const void* from, int bytes);
@@ -98,7 +101,7 @@ struct Operations {
     unsigned long long (*ticks)();
 };
 
-constexpr int abi_version = 6;
+constexpr int abi_version = 7;
 
 struct KernelObject {
     int abi_version;

@@ -13,16 +13,27 @@ ATTUNE_DEVICE float largest_sum(F16) {
 ATTUNE_DEVICE float largest_sum(BF16) {
     return 1.0995116e12f;  // 2^40
 }
+/// E4M3 holds so little that each step's sums have to stay under it, not a tile's.
+template <class Element>
+ATTUNE_DEVICE float largest_sum(Element) {
+    return 448.0f;
+}
 
 template <class V>
 class Consumer {
     using L = Layout<V>;
-    using Element = typename L::Element;
+    using Operand = typename L::Operand;
     using Softmax = typename L::Softmax;
     using Scores = typename L::Scores;
     using Output = typename L::Output;
     using Rows = typename Softmax::Rows;
-    using P = unsigned[L::key_steps][4];  // A fragments, 16 keys each
+    using P = unsigned[L::key_steps][4];  // A fragments
+
+    /// Of P over this thread's columns: sums, and what no single P is past.
+    struct Sums {
+        Rows all, bound;
+    };
+    static constexpr bool bounds_steps = L::transposes && !Softmax::exact;
 
 public:
     ATTUNE_DEVICE Consumer(const AttentionParams& p, SharedAddress shared)
@@ -31,7 +42,7 @@ public:
           barriers_(shared),
           q_ring_(matrix_descriptor(shared + L::consumer() * L::qk_chunks * L::q_chunk_bytes, 16)),
           k_ring_(matrix_descriptor(shared + L::k_offset, 16)),
-          v_ring_(matrix_descriptor(shared + L::v_offset, L::kv_chunk_bytes)),
+          v_ring_(matrix_descriptor(shared + L::pv_offset, L::pv_leading_bytes)),
           softmax_(p.scale_log2) {}
 
     ATTUNE_DEVICE void run() {
@@ -48,6 +59,7 @@ private:
         const int tiles = kv_tiles<V>(mask_, first_row_, 64, p_.seqlen_q);
         const int loaded = kv_tiles<V>(mask_, first_row, V::tile_q, p_.seqlen_q);
         softmax_.reset();
+        take_scales(work);
         Output o;
         ATTUNE_UNROLL
         for (int i = 0; i < 4 * L::d_tiles; ++i) o[0][i / 4][i % 4] = 0;
@@ -79,7 +91,7 @@ private:
             release_k();
             mask_edge(s, tiles - 1);
             softmax_.raise(softmax_.maxima(s, 0, L::n_tiles));  // O is still 0
-            softmax_.take(exponentiate(s, p));
+            softmax_.take(exponentiate(s, p).all);
         }
         int step = 1;
         ATTUNE_UNROLL_N(1)
@@ -134,7 +146,7 @@ private:
         ATTUNE_UNROLL
         for (int step = 0; step < L::d_steps; ++step) {
             const int chunk = step / 4, within = step % 4 * 32;
-            Wgmma<V::tile_kv, Element>::ss(
+            Wgmma<V::tile_kv, Operand>::ss(
                 &s[0][0][0], advance(q, chunk * L::q_chunk_bytes + within),
                 advance(k, chunk * L::kv_chunk_bytes + within), step > 0);
         }
@@ -142,12 +154,12 @@ private:
     }
 
     ATTUNE_DEVICE void multiply_pv(const P& p, Output& o) {
-        mbarrier_wait(barriers_.v_full(v_.slot), v_.parity);
+        mbarrier_wait(barriers_.pv_full(v_.slot), v_.parity);
         wgmma_fence();
-        const MatrixDescriptor v = advance(v_ring_, v_.slot * L::v_bytes);
+        const MatrixDescriptor v = advance(v_ring_, v_.slot * L::pv_bytes);
         ATTUNE_UNROLL
         for (int step = 0; step < L::key_steps; ++step)
-            Wgmma<L::columns, Element>::rs(&o[0][0][0], p[step], advance(v, step * 16 * 128));
+            Wgmma<L::columns, Operand>::rs(&o[0][0][0], p[step], advance(v, L::pv_step(step)));
         wgmma_commit();
     }
 
@@ -160,18 +172,18 @@ private:
             const Rows top = softmax_.maxima(s, 0, L::n_tiles);
             const bool moves = softmax_.must_follow(top);
             const Rows by = moves ? softmax_.raise(top) : Rows{};
-            softmax_.take(exponentiate(s, p));
+            softmax_.take(exponentiate(s, p).all);
             if (!edge) settle_o(o);
             if (moves) Softmax::shrink(o, by);
         } else {
-            Rows sums = exponentiate(s, p);
-            const bool grown = Softmax::grown(sums, largest_sum(Element{}));
+            Sums sums = exponentiate(s, p);
+            const bool grown = Softmax::grown(sums.bound, largest_sum(Operand{}));
             if (!edge) settle_o(o);  // not under a condition of one warp: the warpgroup waits
             if (grown) {
                 Softmax::shrink(o, softmax_.raise(softmax_.maxima(s, 0, L::n_tiles)));
                 sums = exponentiate(s, p);
             }
-            softmax_.take(sums);
+            softmax_.take(sums.all);
         }
     }
 
@@ -182,18 +194,31 @@ private:
             mask_scores<typename L::Fragments>(s, mask_, first_row, first_key);
     }
 
-    ATTUNE_DEVICE Rows exponentiate(const Scores& s, P& p) const {
-        typename Softmax::Block block;
-        block.sum = Rows{};
+    ATTUNE_DEVICE Sums exponentiate(const Scores& s, P& p) const {
+        Sums sums{};
         ATTUNE_UNROLL
         for (int step = 0; step < L::key_steps; ++step) {
+            typename Softmax::Block block;
+            block.sum = bounds_steps ? Rows{} : sums.all;
             softmax_.exponentiate(block, s, step);
             ATTUNE_UNROLL
-            for (int i = 0; i < 4; ++i)
-                p[step][i] = pack2(block.p[0][i / 2][2 * (i % 2)],
-                                   block.p[0][i / 2][2 * (i % 2) + 1], Element{});
+            for (int i = 0; i < 4; ++i) p[step][i] = L::Traits::fragment_word(block.p[0], i);
+            ATTUNE_UNROLL
+            for (int i = 0; i < L::Fragments::rows; ++i) {
+                const float of_step = block.sum.of[i];
+                sums.all.of[i] = bounds_steps ? sums.all.of[i] + of_step : of_step;
+                sums.bound.of[i] = bounds_steps ? max_f32(sums.bound.of[i], of_step) : of_step;
+            }
         }
-        return block.sum;
+        return sums;
+    }
+
+    ATTUNE_DEVICE void take_scales(const Work& work) {
+        if (!L::transposes) return;
+        const int kv_head = work.batch * p_.heads_kv + work.head / (p_.heads_q / p_.heads_kv);
+        softmax_.scale_log2 = p_.scale_log2 * head_scale(p_.k_scale, kv_head) *
+                              head_scale(p_.q_scale, work.batch * p_.heads_q + work.head);
+        value_scale_ = head_scale(p_.v_scale, kv_head);
     }
 
     /// Tiles that only other warpgroups' rows attend. Released before the turn is waited for: who
@@ -202,7 +227,7 @@ private:
         for (int i = 0; i < count; ++i) {
             mbarrier_wait(barriers_.k_full(k_.slot), k_.parity);
             release_k();
-            mbarrier_wait(barriers_.v_full(v_.slot), v_.parity);
+            mbarrier_wait(barriers_.pv_full(v_.slot), v_.parity);
             release_v();
             if (V::ping_pong && i + 1 < loaded) {
                 named_sync(turn_of(L::consumer()), 256);
@@ -225,7 +250,7 @@ private:
         k_.next();
     }
     ATTUNE_DEVICE void release_v() {
-        if (lane_index() == 0) mbarrier_arrive(barriers_.v_empty(v_.slot));
+        if (lane_index() == 0) mbarrier_arrive(barriers_.pv_empty(v_.slot));
         v_.next();
     }
 
@@ -236,7 +261,7 @@ private:
     }
 
     ATTUNE_DEVICE void store(const Work& work, Output& o) const {
-        store_rows<L>(o, softmax_, output_tile<V>(p_, work, work.q_tile * V::tile_q));
+        store_rows<L>(o, softmax_, output_tile<V>(p_, work, work.q_tile * V::tile_q), value_scale_);
     }
 
     const AttentionParams& p_;
@@ -247,6 +272,7 @@ private:
     Cursor<V::q_stages> q_;
     Cursor<V::stages> k_, v_;
     int first_row_ = 0;  // of this warpgroup
+    float value_scale_ = 1;
 };
 
 }  // namespace attune

@@ -57,7 +57,7 @@ private:
     ATTUNE_DEVICE void load(const TensorMap& map, SharedAddress to, int chunk_bytes,
                             SharedAddress barrier, int row, int head, int batch) {
         for (int c = 0; c < chunks; ++c)
-            tensor_load(to + c * chunk_bytes, map, barrier, 64 * c, row, head, batch);
+            tensor_load(to + c * chunk_bytes, map, barrier, L::chunk_columns * c, row, head, batch);
     }
 
     const TmaAttentionParams& p_;

@@ -13,13 +13,12 @@ double share(double tflops, double peak_tflops) {
 }
 
 void print(const AblationReport& report) {
-    const double datasheet = report.device.target.dense_f16_tflops;
     print_line(formatted(
         "{}: {}, datasheet {} TFLOP/s", report.device.target.name,
         report.mma_peak_tflops > 0
             ? formatted("MMA peak {} TFLOP/s, measured", short_number(report.mma_peak_tflops))
             : "MMA peak not measured",
-        short_number(datasheet)));
+        short_number(report.datasheet_tflops)));
     Table table({"step", "TFLOP/s", "gain", "of peak", "of sheet", "smem", "tried", "config"});
     for (const AblationRow& row : report.rows) {
         if (!row.left_out.empty()) {
@@ -30,8 +29,9 @@ void print(const AblationReport& report) {
         table.add({row.step.name, short_number(row.tflops),
                    row.gain > 0 ? formatted("{:.2f}x", row.gain) : "-",
                    percent(share(row.tflops, report.mma_peak_tflops)),
-                   percent(share(row.tflops, datasheet)), formatted("{}", row.best.shared_bytes),
-                   formatted("{}", row.candidates), row.best.config});
+                   percent(share(row.tflops, report.datasheet_tflops)),
+                   formatted("{}", row.best.shared_bytes), formatted("{}", row.candidates),
+                   row.best.config});
     }
     table.print();
     for (const AblationRow& row : report.rows)
@@ -47,7 +47,7 @@ nlohmann::json to_json(const AblationRow& row, const AblationReport& report) {
     json["tflops"] = row.tflops;
     json["gain"] = row.gain;
     json["mma_utilisation"] = share(row.tflops, report.mma_peak_tflops);
-    json["datasheet_utilisation"] = share(row.tflops, report.device.target.dense_f16_tflops);
+    json["datasheet_utilisation"] = share(row.tflops, report.datasheet_tflops);
     json["best"] = attune::to_json(row.best);
     return json;
 }
@@ -75,7 +75,7 @@ Result<Code> explain_ablation(const Cli& cli, AblationRequest request) {
          {"toolchain", report->toolchain},
          {"policy", report->policy},
          {"mma_peak_tflops", report->mma_peak_tflops},
-         {"datasheet_tflops", report->device.target.dense_f16_tflops},
+         {"datasheet_tflops", report->datasheet_tflops},
          {"steps", steps}});
     return Code::ok;
 }

@@ -124,17 +124,15 @@ static int make_tensor(attune_context* context, const attune_problem* p, int whi
 static int run(attune_context* context, const attune_problem* p, const attune_answer* answer,
                tensor* t) {
     void* workspace = NULL;
-    const attune_tensors tensors = {sizeof tensors,
-                                    t[Q].device,
-                                    t[K].device,
-                                    t[V].device,
-                                    t[O].device,
-                                    NULL,
-                                    t[Q].strides,
-                                    t[K].strides,
-                                    t[V].strides,
-                                    t[O].strides,
-                                    0};
+    const attune_tensors tensors = {.struct_bytes = sizeof tensors,
+                                    .q = t[Q].device,
+                                    .k = t[K].device,
+                                    .v = t[V].device,
+                                    .o = t[O].device,
+                                    .q_strides = t[Q].strides,
+                                    .k_strides = t[K].strides,
+                                    .v_strides = t[V].strides,
+                                    .o_strides = t[O].strides};
     if (answer->workspace_bytes > 0 &&
         attune_alloc(context, answer->workspace_bytes, &workspace) != ATTUNE_OK)
         return 0;

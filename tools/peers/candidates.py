@@ -6,6 +6,7 @@ where its kernel does not cover the problem. No factory expands K/V to heads_q: 
 grouped heads (enable_gqa) or has no time.
 """
 
+import copy
 import ctypes
 import itertools
 import math
@@ -17,7 +18,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from loader import MATCHES, Strides, Tensors, c_problem
 from timing import CannotTime
 
-DTYPES = {"f16": torch.float16, "bf16": torch.bfloat16}
+DTYPES = {"f16": torch.float16, "bf16": torch.bfloat16, "e4m3": torch.float8_e4m3fn}
 
 
 class Inputs:
@@ -30,9 +31,10 @@ class Inputs:
 
         def sets(heads, seqlen, head_dim):
             shape = (self.count, problem.batch, heads, seqlen, head_dim)
-            return torch.randn(
-                shape, device=device, dtype=DTYPES[problem.dtype], generator=generator
-            )
+            # PyTorch draws no numbers of one byte.
+            drawn = torch.float32 if problem.dtype == "e4m3" else DTYPES[problem.dtype]
+            numbers = torch.randn(shape, device=device, dtype=drawn, generator=generator)
+            return numbers.to(DTYPES[problem.dtype])
 
         self._q = sets(problem.heads_q, problem.seqlen_q, problem.head_dim)
         self._k = sets(problem.heads_kv, problem.seqlen_kv, problem.head_dim)
@@ -40,6 +42,12 @@ class Inputs:
 
     def at(self, index):
         return self._q[index], self._k[index], self._v[index]
+
+    def as_bf16(self):
+        """The same numbers in bf16, which holds every e4m3 number."""
+        other = copy.copy(self)
+        other._q, other._k, other._v = (x.to(torch.bfloat16) for x in (self._q, self._k, self._v))
+        return other
 
     def next_index(self):
         """The set that was used longest ago, by whichever candidate."""
@@ -57,7 +65,9 @@ def ours(attune, answer, problem, inputs):
         raise CannotTime(f"no record ({MATCHES[answer.match]}): {advice}")
     asked = c_problem(problem)
     q, k, v = inputs.at(0)
-    o = q.new_full((*q.shape[:3], problem.head_dim_v), math.nan)  # what the kernel does not write shows as an error
+    of = torch.bfloat16 if problem.dtype == "e4m3" else q.dtype
+    # What the kernel does not write shows as an error.
+    o = torch.full((*q.shape[:3], problem.head_dim_v), math.nan, dtype=of, device=q.device)
     lse = torch.empty(q.shape[:3], device=q.device) if problem.lse else None
     workspace = torch.empty(answer.workspace_bytes, dtype=torch.uint8, device=q.device)
     tensors = Tensors(
@@ -132,8 +142,17 @@ def flex(problem, inputs):
     return run
 
 
+def cudnn_bf16(problem, inputs):
+    """What there is to compare e4m3 with where PyTorch's cuDNN backend takes none of it: the same
+    numbers in bf16. Context, not the same work."""
+    if problem.dtype != "e4m3":
+        raise CannotTime("is for e4m3 problems; cudnn is the peer here")
+    return sdpa(SDPBackend.CUDNN_ATTENTION, bottom_right=False)(problem, inputs.as_bf16())
+
+
 PEERS = {
     "fa2": sdpa(SDPBackend.FLASH_ATTENTION, bottom_right=True),
     "cudnn": sdpa(SDPBackend.CUDNN_ATTENTION, bottom_right=False),
+    "cudnn_bf16": cudnn_bf16,
     "flex": flex,
 }

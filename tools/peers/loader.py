@@ -7,7 +7,7 @@ from ctypes import c_void_p, sizeof
 
 from problem import ROOT, CannotRun
 
-DTYPES = {"f16": 0, "bf16": 1}
+DTYPES = {"f16": 0, "bf16": 1, "e4m3": 2}
 MASKS = {"full": 0, "causal": 1}
 MATCHES = ("none", "estimate", "bucket", "exact")
 
@@ -41,6 +41,7 @@ class Tensors(ctypes.Structure):
         + [(name, c_void_p) for name in "q k v o lse".split()]
         + [(name + "_strides", Strides) for name in "q k v o".split()]
         + [("scale", c_float)]
+        + [(name + "_scale", c_void_p) for name in "q k v".split()]
     )
 
 

@@ -15,7 +15,7 @@ from problem import CannotRun, Problem, load_preset
 from self_test import self_test
 
 RESULTS = Path(__file__).resolve().parent / "results"
-PEERS = ("fa2", "cudnn", "flex")
+PEERS = ("fa2", "cudnn", "cudnn_bf16", "flex")
 
 
 def run(gpu, problems, peers, path_of):
@@ -56,7 +56,9 @@ def parse_arguments(arguments):
     what.add_argument("--preset", help="name of a file of configs/shapes")
     what.add_argument("--problems", nargs="+", metavar="TEXT", help="problems, written out")
     what.add_argument("--self-test", action="store_true", help="dry run: no torch, no GPU")
-    parser.add_argument("--peers", default="fa2,cudnn", help=f"of {','.join(PEERS)} (%(default)s)")
+    parser.add_argument(
+        "--peers", help=f"of {','.join(PEERS)} (fa2,cudnn; where all is e4m3 cudnn,cudnn_bf16)"
+    )
     parser.add_argument("--library", help="libattune.so ($ATTUNE_LIBRARY, else the newest build's)")
     parser.add_argument("--store", help="store of records (as the library: $ATTUNE_STORE, ...)")
     parser.add_argument("--device", default="cuda:0", help="(%(default)s)")
@@ -81,12 +83,18 @@ def parse_arguments(arguments):
         help="also time launches back to back for so long (%(const)s)",
     )
     options = parser.parse_args(arguments)
-    options.peers = [name for name in options.peers.split(",") if name]
-    if unknown := set(options.peers) - set(PEERS):
-        parser.error(f"no peer '{unknown.pop()}': there are {', '.join(PEERS)}")
+    if options.peers is not None:
+        options.peers = [name for name in options.peers.split(",") if name]
+        if unknown := set(options.peers) - set(PEERS):
+            parser.error(f"no peer '{unknown.pop()}': there are {', '.join(PEERS)}")
     if options.bursts < 1 or min(options.gap_ms, options.sustained, options.max_smem) < 0:
         parser.error("--bursts is 1 or more, --gap-ms, --sustained and --max-smem are 0 or more")
     return options
+
+
+def default_peers(problems):
+    bytes_alone = all(problem.dtype == "e4m3" for problem in problems)
+    return ["cudnn", "cudnn_bf16"] if bytes_alone else ["fa2", "cudnn"]
 
 
 def open_gpu(options):
@@ -127,6 +135,8 @@ def main(arguments=None):
             problems = load_preset(options.preset)
         else:
             problems = list(map(Problem.parse, options.problems))
+        if options.peers is None:
+            options.peers = default_peers(problems)
         wrong = run(open_gpu(options), problems, options.peers, path_of)
     except (CannotRun, AttuneError) as error:
         print(f"peers.py: {error}", file=sys.stderr)

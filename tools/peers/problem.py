@@ -8,7 +8,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 SHAPES = ROOT / "configs" / "shapes"
 _TEXT = re.compile(
-    r"(f16|bf16)\.d(\d+)(?:v(\d+))?\.(full|causal)(\.lse)?/b(\d+)\.h(\d+)\.kv(\d+)\.q(\d+)\.k(\d+)", re.ASCII
+    r"(f16|bf16|e4m3)\.d(\d+)(?:v(\d+))?\.(full|causal)(\.lse)?/b(\d+)\.h(\d+)\.kv(\d+)\.q(\d+)\.k(\d+)", re.ASCII
 )
 
 
@@ -47,9 +47,10 @@ class Problem:
             raise CannotRun(f"'{text}' has nothing to time: every size must be 1 or more")
         if problem.heads_q < 1 or problem.heads_q % problem.heads_kv:
             raise CannotRun(f"'{text}': heads_q must be a multiple of heads_kv")
+        step = 16 if dtype == "e4m3" else 8
         for dim in dims:
-            if not 8 <= dim <= 256 or dim % 8:
-                raise CannotRun(f"'{text}': head dims must be multiples of 8 from 8 to 256")
+            if not step <= dim <= 256 or dim % step:
+                raise CannotRun(f"'{text}': head dims must be multiples of {step} from {step} to 256")
         return problem
 
     @property
@@ -81,7 +82,7 @@ class Problem:
     def input_bytes(self):
         q = self.heads_q * self.seqlen_q * self.head_dim
         kv = self.heads_kv * self.seqlen_kv * (self.head_dim + self.head_dim_v)
-        return 2 * self.batch * (q + kv)
+        return (1 if self.dtype == "e4m3" else 2) * self.batch * (q + kv)
 
 
 def load_preset(name, folder=SHAPES):

@@ -6,6 +6,35 @@
 
 namespace attune {
 
+struct E4M3 {
+    unsigned char bits;
+};
+
+ATTUNE_DEVICE unsigned char load_global_8(const void* ptr) {
+    return *static_cast<const unsigned char*>(ptr);
+}
+ATTUNE_DEVICE void stmatrix_x4(SharedAddress at, const unsigned (&r)[4]) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(at),
+                 "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3])
+                 : "memory");
+}
+ATTUNE_DEVICE unsigned byte_permute(unsigned a, unsigned b, unsigned selector) {
+    return __byte_perm(a, b, selector);
+}
+ATTUNE_DEVICE float to_float(unsigned char bits, E4M3) {
+    unsigned halves;
+    asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(halves) : "h"(static_cast<unsigned short>(bits)));
+    return to_float(static_cast<unsigned short>(halves & 0xffffu), F16{});
+}
+ATTUNE_DEVICE unsigned pack4(float a, float b, float c, float d, E4M3) {
+    unsigned packed;
+    asm("{ .reg .b16 low, high; cvt.rn.satfinite.e4m3x2.f32 low, %2, %1;"
+        " cvt.rn.satfinite.e4m3x2.f32 high, %4, %3; mov.b32 %0, {low, high}; }"
+        : "=r"(packed)
+        : "f"(a), "f"(b), "f"(c), "f"(d));
+    return packed;
+}
+
 ATTUNE_DEVICE void wgmma_fence() {
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }

@@ -1,4 +1,4 @@
-// wgmma for every n that attention needs: accumulators of 64 x n, 16 deep. Included by
+// wgmma for every n that attention needs: accumulators of 64 x n, 16 deep (32 in e4m3). Included by
 // target/cuda/hopper.h. Operand and fragment layouts: PTX ISA, "Asynchronous warpgroup level matrix
 // instructions".
 #pragma once
@@ -6,7 +6,7 @@
 namespace attune {
 
 /// ss: d = a b (+ d), both operands by descriptor, rows along the depth.
-/// rs: d += a b, a in registers, b by descriptor, its rows across the depth.
+/// rs: d += a b, a in registers, b by descriptor, its rows across the depth; along it in e4m3.
 template <int n, class Element>
 struct Wgmma;
 
@@ -47,29 +47,31 @@ struct Wgmma;
 #define ATTUNE_BIND_120(d) ATTUNE_BIND_112(d), ATTUNE_BIND_8_AT(d, 112)
 #define ATTUNE_BIND_128(d) ATTUNE_BIND_120(d), ATTUNE_BIND_8_AT(d, 120)
 
-// x0 .. x4: the operands after the accumulators.
-#define ATTUNE_WGMMA(n, r, Element, type, x0, x1, x2, x3, x4)                                     \
+// major_ss, major_rs: which operands lie across the depth; e4m3 has no such choice. x0 .. x4: the
+// operands after the accumulators.
+#define ATTUNE_WGMMA(n, r, Element, k, type, major_ss, major_rs, x0, x1, x2, x3, x4)              \
     template <>                                                                                   \
     struct Wgmma<n, Element> {                                                                    \
         ATTUNE_DEVICE static void ss(float* d, MatrixDescriptor a, MatrixDescriptor b,            \
                                      bool accumulate) {                                           \
             asm volatile("{ .reg .pred p; setp.ne.b32 p, " x2 ", 0;"                              \
-                         " wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." type "." type         \
-                         " {" ATTUNE_REGISTERS_##r "}, " x0 ", " x1 ", p, 1, 1, 0, 0; }"          \
+                         " wgmma.mma_async.sync.aligned.m64n" #n "k" k ".f32." type "." type      \
+                         " {" ATTUNE_REGISTERS_##r "}, " x0 ", " x1 ", p, 1, 1" major_ss "; }"    \
                          : ATTUNE_BIND_##r(d)                                                     \
                          : "l"(a), "l"(b), "r"(int(accumulate)));                                 \
         }                                                                                         \
         ATTUNE_DEVICE static void rs(float* d, const unsigned (&a)[4], MatrixDescriptor b) {      \
-            asm volatile("wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." type "." type          \
+            asm volatile("wgmma.mma_async.sync.aligned.m64n" #n "k" k ".f32." type "." type       \
                          " {" ATTUNE_REGISTERS_##r "}, {" x0 ", " x1 ", " x2 ", " x3 "}, " x4     \
-                         ", 1, 1, 1, 1;"                                                          \
+                         ", 1, 1, 1" major_rs ";"                                                 \
                          : ATTUNE_BIND_##r(d)                                                     \
                          : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));                   \
         }                                                                                         \
     };
-#define ATTUNE_WGMMA_N(n, r, ...)                \
-    ATTUNE_WGMMA(n, r, F16, "f16", __VA_ARGS__)  \
-    ATTUNE_WGMMA(n, r, BF16, "bf16", __VA_ARGS__)
+#define ATTUNE_WGMMA_N(n, r, ...)                                     \
+    ATTUNE_WGMMA(n, r, F16, "16", "f16", ", 0, 0", ", 1", __VA_ARGS__)   \
+    ATTUNE_WGMMA(n, r, BF16, "16", "bf16", ", 0, 0", ", 1", __VA_ARGS__) \
+    ATTUNE_WGMMA(n, r, E4M3, "32", "e4m3", "", "", __VA_ARGS__)
 
 ATTUNE_WGMMA_N(16, 8, "%8", "%9", "%10", "%11", "%12")
 ATTUNE_WGMMA_N(32, 16, "%16", "%17", "%18", "%19", "%20")

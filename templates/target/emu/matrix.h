@@ -7,7 +7,7 @@ namespace attune {
 namespace emu {
 template <class Element>
 ATTUNE_DEVICE void matrix(Matrix shape, float* d, const unsigned* a, const unsigned* b) {
-    const MatrixCall call{shape, is_bf16(Element{}), d, a, b};
+    const MatrixCall call{shape, element_of(Element{}) == emu::Element::bf16, d, a, b};
     operations->matrix(&call);
 }
 }  // namespace emu
