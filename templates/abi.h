@@ -41,9 +41,11 @@ struct alignas(128) TensorMap {
 };
 
 /// The single parameter of kernels that load by TMA: [batch][head][row][column], boxes of 64
-/// columns.
+/// columns. Of kernels that pack 2^pack_shift query heads that read one kv head into a q-tile
+/// (packing.h), q is [batch][row][head][column].
 struct TmaAttentionParams {
     AttentionParams attention;
+    int pack_shift;
     TensorMap q;
     TensorMap k;
     TensorMap v;

@@ -347,10 +347,12 @@ std::vector<std::string> policy_configs(DType dtype, const Target& target) {
         configs.push_back("wgmma/q128.kv48.s1.rescale=moved.overlap=no.pp=yes");
         configs.push_back("wgmma/q192.kv64.rescale=each");
         configs.push_back("wgmma/q64.kv64.s3.qs2.rescale=stale.odd=overlap.sched=persist");
+        configs.push_back("wgmma/q64.kv48.s3.rescale=moved.sched=persist.pack=yes");
     } else {
         configs.push_back("wgmma/q64.kv48.rescale=each.overlap=no");
         configs.push_back("wgmma/q64.kv80.s3.rescale=moved.odd=overlap");
         configs.push_back("wgmma/q128.kv64.s3.qs2.rescale=stale.overlap=no.sched=persist");
+        configs.push_back("wgmma/q128.kv64.rescale=stale.pack=yes");
     }
     return configs;
 }

@@ -59,7 +59,7 @@ protected:
         const std::string body =
             "AttentionParams a{};\n"
             "a.batch = 1; a.heads_q = in[1]; a.seqlen_q = 64 * in[0] - 5;\n"
-            "Worklist<V> list(a);\n"
+            "Worklist<V> list(a, Packing<false>());\n"
             "Work work;\n"
             "unsigned taken = 0;\n"
             "if (lane > 0) return;\n"

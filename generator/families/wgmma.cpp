@@ -77,6 +77,12 @@ std::vector<Axis> axes() {
          {},
          0,
          "longest q-tile first over sections of so many heads; 0: q-tiles of a head in order"},
+        {"pack",
+         "pack",
+         {0, 1},
+         {"no", "yes"},
+         0,
+         "a q-tile holds queries of several heads that read one kv head"},
     };
 }
 
@@ -127,24 +133,29 @@ std::vector<Constraint> constraints() {
 }
 
 /// FlashAttention-3's sm_90 table (tile_q x tile_kv, two stages) with its exact softmax, by
-/// head_dim; then what won on an H200 (docs/perf-notes.md).
+/// head_dim; then what won on an H200 (docs/perf-notes.md), and packed ones, not yet measured.
 std::vector<Config> table_points(const Signature& s, const Target&) {
     static const TableRow rows[] = {
         {64,
          {"wgmma/q192.kv128", "wgmma/q192.kv192", "wgmma/q192.kv96.s3.rescale=stale",
           "wgmma/q192.kv96.s3.rescale=stale.sched=persist",
           "wgmma/q192.kv64.s6.qs2.rescale=stale.sched=persist",
-          "wgmma/q192.kv64.s6.qs2.rescale=stale.odd=overlap.sched=persist"}},
+          "wgmma/q192.kv64.s6.qs2.rescale=stale.odd=overlap.sched=persist",
+          "wgmma/q64.kv128.s6.rescale=stale.pack=yes",
+          "wgmma/q128.kv128.s4.rescale=stale.sched=persist.pack=yes"}},
         {96, {"wgmma/q128.kv128", "wgmma/q192.kv144", "wgmma/q192.kv80.s3.rescale=stale"}},
         {128,
          {"wgmma/q128.kv128", "wgmma/q128.kv176", "wgmma/q128.kv128.rescale=stale.sched=persist",
           "wgmma/q192.kv64.s3.rescale=stale",
           "wgmma/q192.kv64.s4.qs2.rescale=stale.odd=overlap.sched=persist",
-          "wgmma/q128.kv64.s4.qs2.rescale=stale.sched=persist", "wgmma/q128.kv144.rescale=stale"}},
+          "wgmma/q128.kv64.s4.qs2.rescale=stale.sched=persist", "wgmma/q128.kv144.rescale=stale",
+          "wgmma/q64.kv128.s3.rescale=stale.pack=yes",
+          "wgmma/q128.kv128.rescale=stale.sched=persist.pack=yes"}},
         {192, {"wgmma/q128.kv112", "wgmma/q128.kv96.rescale=stale"}},
         {256,
          {"wgmma/q128.kv80", "wgmma/q128.kv64.rescale=stale",
-          "wgmma/q128.kv64.rescale=stale.sched=persist"}},
+          "wgmma/q128.kv64.rescale=stale.sched=persist",
+          "wgmma/q64.kv64.s3.rescale=stale.pack=yes"}},
     };
     std::vector<Config> points = points_for(rows, s.value_dim());
     if (s.head_dim_v != 0)
@@ -164,8 +175,9 @@ Config default_config(const Signature& s, const Target& t) {
 
 Launch launch(const Signature& s, const Config& c, const Shape& shape, const Target& t) {
     const WgmmaNeeds needs = wgmma_needs(s, c);
-    const std::uint32_t heads = static_cast<std::uint32_t>(shape.batch) * shape.heads_q;
-    const std::uint32_t tiles = heads * ((shape.seqlen_q + c["q"] - 1) / c["q"]);
+    const int group = c["pack"] == 1 ? packed_heads(shape) : 1;
+    const std::uint32_t groups = static_cast<std::uint32_t>(shape.batch) * (shape.heads_q / group);
+    const std::uint32_t tiles = groups * ((shape.seqlen_q * group + c["q"] - 1) / c["q"]);
     Launch launch;
     launch.ctas = c["sched"] == persistent
                       ? std::min(tiles, static_cast<std::uint32_t>(t.multiprocessors))
@@ -174,7 +186,12 @@ Launch launch(const Signature& s, const Config& c, const Shape& shape, const Tar
     launch.shared_bytes = static_cast<std::uint32_t>(needs.shared_bytes);
     launch.tma_rows_q = 64;
     launch.tma_rows_kv = c["kv"];
+    launch.tma_heads_q = c["pack"] == 1 ? group : 0;
     return launch;
+}
+
+bool redundant(const Config& c, const Shape& shape) {
+    return c["pack"] == 1 && packed_heads(shape) == 1;
 }
 
 // ---- ablation ---------------------------------------------------------------------------------
@@ -191,7 +208,8 @@ std::vector<AblationStep> ablation() {
           {"pp", {0}},
           {"sched", {cta_per_tile}},
           {"qs", {1}},
-          {"sec", {0}}}},
+          {"sec", {0}},
+          {"pack", {0}}}},
         {"shared K and V",
          "two or three consumer warpgroups read the same K and V",
          {{"q", {128, 192}}}},
@@ -216,6 +234,7 @@ std::vector<AblationStep> ablation() {
          "causal q-tiles start longest first over sections of 8 or 32 heads, in persistent CTAs or "
          "not",
          {{"sec", {8, 32}}, {"sched", {cta_per_tile, persistent}}}},
+        {"packed heads", "query heads that read one kv head share q-tiles", {{"pack", {1}}}},
     };
 }
 
@@ -257,6 +276,11 @@ WgmmaNeeds wgmma_needs(const Signature& signature, const Config& config) {
     return needs;
 }
 
+int packed_heads(const Shape& shape) {
+    const int heads = shape.heads_kv > 0 ? shape.heads_q / shape.heads_kv : 1;
+    return std::clamp(heads & -heads, 1, 64);
+}
+
 Family wgmma_family() {
     return {"wgmma",
             "Hopper forward: a producer loads by TMA, consumer warpgroups multiply by wgmma",
@@ -269,7 +293,8 @@ Family wgmma_family() {
             launch,
             fields,
             wgmma_estimate_us,
-            ablation()};
+            ablation(),
+            redundant};
 }
 
 }  // namespace attune

@@ -128,7 +128,8 @@ public:
         const std::uint64_t strides[] = {2 * std::uint64_t(spec.strides.row),
                                          2 * std::uint64_t(spec.strides.head),
                                          2 * std::uint64_t(spec.strides.batch)};
-        const std::uint32_t box[] = {64, std::uint32_t(spec.box_rows), 1, 1};
+        const std::uint32_t box[] = {64, std::uint32_t(spec.box_rows),
+                                     std::uint32_t(spec.box_heads), 1};
         const std::uint32_t steps[] = {1, 1, 1, 1};
         return call(Cuda::encode, &map, spec.dtype == DType::f16 ? tensor_map_f16 : tensor_map_bf16,
                     4, reinterpret_cast<void*>(spec.base), sizes, strides, box, steps, 0,

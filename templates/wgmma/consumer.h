@@ -25,18 +25,18 @@ class Consumer {
     using P = unsigned[L::key_steps][4];  // A fragments, 16 keys each
 
 public:
-    ATTUNE_DEVICE Consumer(const AttentionParams& p, SharedAddress shared)
-        : p_(p),
-          mask_{p.seqlen_kv, p.seqlen_kv - p.seqlen_q},
+    ATTUNE_DEVICE Consumer(const TmaAttentionParams& p, SharedAddress shared)
+        : p_(p.attention),
+          mask_(L::mask(p)),
           barriers_(shared),
           q_ring_(matrix_descriptor(shared + L::consumer() * L::qk_chunks * L::q_chunk_bytes, 16)),
           k_ring_(matrix_descriptor(shared + L::k_offset, 16)),
           v_ring_(matrix_descriptor(shared + L::v_offset, L::kv_chunk_bytes)),
-          softmax_(p.scale_log2) {}
+          softmax_(p_.scale_log2) {}
 
     ATTUNE_DEVICE void run() {
         if (V::ping_pong && L::consumer() == L::consumers - 1) named_arrive(turn_of(0), 256);
-        Worklist<V> list(p_);
+        Worklist<V> list(p_, mask_.packing);
         Work work;
         while (list.next(work)) q_tile(work);
     }
@@ -236,11 +236,12 @@ private:
     }
 
     ATTUNE_DEVICE void store(const Work& work, Output& o) const {
-        store_rows<L>(o, softmax_, output_tile<V>(p_, work, work.q_tile * V::tile_q));
+        store_rows<L>(o, softmax_,
+                      output_tile<V>(p_, work, work.q_tile * V::tile_q, mask_.packing));
     }
 
     const AttentionParams& p_;
-    KeyMask<V::causal> mask_;
+    typename L::Mask mask_;
     Barriers<V> barriers_;
     MatrixDescriptor q_ring_, k_ring_, v_ring_;
     Softmax softmax_;

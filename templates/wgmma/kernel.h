@@ -16,7 +16,7 @@ ATTUNE_DEVICE void attention_forward(const TmaAttentionParams& p) {
         if (thread_index() == 0) Producer<V>(p, shared).run();
     } else {
         registers_grow<V::consumer_registers>();
-        Consumer<V>(p.attention, shared).run();
+        Consumer<V>(p, shared).run();
     }
 }
 

@@ -4,6 +4,7 @@
 
 #include "templates/abi.h"
 #include "templates/common/cursor.h"
+#include "templates/common/mask.h"
 #include "templates/common/softmax.h"
 
 namespace attune {
@@ -36,6 +37,14 @@ struct Layout {
     static constexpr int k_offset = V::q_stages * q_bytes;
     static constexpr int v_offset = k_offset + V::stages * k_bytes;
     static constexpr int barrier_offset = v_offset + V::stages * v_bytes;
+
+    static constexpr bool packed = V::pack != 0;
+    using Packing = attune::Packing<packed>;
+    using Mask = KeyMask<V::causal, packed>;
+    ATTUNE_DEVICE static Mask mask(const TmaAttentionParams& p) {
+        const AttentionParams& a = p.attention;
+        return {a.seqlen_kv, a.seqlen_kv - a.seqlen_q, Packing(p.pack_shift)};
+    }
 
     using Fragments = QuadFragments<m_blocks>;
     using Softmax = OnlineSoftmax<static_cast<Rescale>(V::rescale), Fragments>;

@@ -15,28 +15,34 @@ public:
 
     ATTUNE_DEVICE void run() {
         const AttentionParams& a = p_.attention;
-        const KeyMask<V::causal> mask{a.seqlen_kv, a.seqlen_kv - a.seqlen_q};
-        Worklist<V> list(a);
+        const typename L::Mask mask = L::mask(p_);
+        Worklist<V> list(a, mask.packing);
         Work work;
         while (list.next(work)) {
             const int first_row = work.q_tile * V::tile_q;
             const int tiles = kv_tiles<V>(mask, first_row, V::tile_q, a.seqlen_q);
             if (tiles == 0) continue;
-            load_q(work, first_row);
-            const int kv_head = work.head / (a.heads_q / a.heads_kv);
+            load_q(work, first_row, mask.packing);
+            const int kv_head = mask.packing.first_head(work.head) / (a.heads_q / a.heads_kv);
             for (int tile = tiles - 1; tile >= 0; --tile) load_kv(work.batch, kv_head, tile);
         }
     }
 
 private:
-    ATTUNE_DEVICE void load_q(const Work& work, int first_row) {
+    using Packing = typename L::Packing;
+
+    ATTUNE_DEVICE void load_q(const Work& work, int first_row, const Packing& packing) {
         mbarrier_wait(barriers_.q_empty(q_.slot), q_.parity ^ 1);
         mbarrier_arrive_expect(barriers_.q_full(q_.slot), L::q_bytes);
         const SharedAddress tile = shared_ + q_.slot * L::q_bytes;
-        for (int w = 0; w < L::consumers; ++w)
+        const int head = packing.first_head(work.head);
+        for (int w = 0; w < L::consumers; ++w) {
+            const int query = packing.query(first_row + 64 * w);
+            // Packed, the heads are the map's rows.
             load<L::qk_chunks>(p_.q, tile + w * L::qk_chunks * L::q_chunk_bytes, L::q_chunk_bytes,
-                               barriers_.q_full(q_.slot), first_row + 64 * w, work.head,
-                               work.batch);
+                               barriers_.q_full(q_.slot), L::packed ? head : query,
+                               L::packed ? query : head, work.batch);
+        }
         q_.next();
     }
 

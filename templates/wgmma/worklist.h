@@ -1,7 +1,6 @@
 // Which q-tiles a CTA works on, one after the other.
 #pragma once
 
-#include "templates/common/mask.h"
 #include "templates/common/schedule.h"
 #include "templates/wgmma/layout.h"
 
@@ -15,10 +14,11 @@ enum Schedule { cta_per_tile = 0, persistent = 1 };
 template <class V>
 class Worklist {
 public:
-    ATTUNE_DEVICE explicit Worklist(const AttentionParams& p)
-        : q_tiles_((p.seqlen_q + V::tile_q - 1) / V::tile_q),
-          heads_q_(p.heads_q),
-          heads_(p.batch * p.heads_q),
+    template <bool packed>
+    ATTUNE_DEVICE Worklist(const AttentionParams& p, const Packing<packed>& packing)
+        : q_tiles_((packing.rows(p.seqlen_q) + V::tile_q - 1) / V::tile_q),
+          heads_q_(packing.groups(p.heads_q)),
+          heads_(p.batch * packing.groups(p.heads_q)),
           place_(cta_index()) {
         // By this shift the item's remainder by q_tiles goes up by one, but where place_ wraps.
         const int n = cta_count(), short_by = (n - 1) % q_tiles_;
@@ -52,8 +52,10 @@ private:
 
 /// kv tiles that some row of rows first .. first + rows - 1 attends.
 template <class V>
-ATTUNE_DEVICE int kv_tiles(const KeyMask<V::causal>& mask, int first, int rows, int seqlen_q) {
-    const int end = first + rows < seqlen_q ? first + rows : seqlen_q;
+ATTUNE_DEVICE int kv_tiles(const typename Layout<V>::Mask& mask, int first, int rows,
+                           int seqlen_q) {
+    const int all = mask.packing.rows(seqlen_q);
+    const int end = first + rows < all ? first + rows : all;
     return end > first ? mask.tiles(end - 1, V::tile_kv) : 0;
 }
 
