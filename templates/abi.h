@@ -22,7 +22,8 @@ struct AttentionParams {
     const void* v;
     void* o;
     float* lse;  // natural log, fp32 [batch, heads_q, seqlen_q] contiguous; null where not wanted
-    void* workspace;  // as many bytes as the launch geometry says; null where it says 0
+    void* workspace;  // as many bytes as the launch geometry says, all zero, and left so; null
+                      // where it says 0
     TensorStrides q_strides;
     TensorStrides k_strides;
     TensorStrides v_strides;

@@ -99,6 +99,18 @@ TEST(Wgmma, LaunchGeometry) {
             EXPECT_EQ(launch(config, nothing).ctas, 0u) << nothing;
 }
 
+TEST(Wgmma, ADynamicScheduleNeedsACounter) {
+    const Signature s = *Signature::parse("bf16.d128.causal");
+    const Config persistent = *Config::parse("wgmma/q128.kv64.qs2.sched=persist");
+    const Shape shape = *Shape::parse("b2.h16.kv4.q1000.k77");
+    Launch launch = wgmma().launch(s, persistent, shape, h200());
+    EXPECT_EQ(launch.workspace_bytes, 0u);
+    launch.workspace_bytes = 4;
+    launch.shared_bytes += 2 * 16;
+    const Config dynamic = *Config::parse("wgmma/q128.kv64.qs2.sched=dynamic");
+    EXPECT_EQ(wgmma().launch(s, dynamic, shape, h200()), launch);
+}
+
 TEST(Wgmma, PacksAPowerOfTwoOfHeads) {
     const auto packed = [](int heads_q, int heads_kv) {
         return packed_heads({1, heads_q, heads_kv, 1, 1});

@@ -40,10 +40,10 @@ std::vector<Ranked> whole_space(const Problem& problem, const Target& target,
     return all;
 }
 
-/// The model's best config of every launch geometry (CTAs, threads, shared memory), best first, but
-/// those beyond the first `per_grid` with the same number of CTAs last: configs that share a
-/// geometry differ in what a neighbour round finds, and the model's opinion of one tile shape
-/// should not fill the list.
+/// The model's best config of every launch geometry (CTAs, threads, KiB of shared memory), best
+/// first, but those beyond the first `per_grid` with the same number of CTAs last: configs that
+/// share a geometry differ in what a neighbour round finds, and the model's opinion of one tile
+/// shape should not fill the list.
 std::vector<Ranked> best_by_geometry(const Problem& problem, const Target& target,
                                      std::span<const Family* const> families, int per_grid) {
     std::map<std::tuple<const Family*, std::uint32_t, std::uint32_t, std::uint32_t>, Ranked> best;
@@ -51,10 +51,10 @@ std::vector<Ranked> best_by_geometry(const Problem& problem, const Target& targe
         for_each_useful(*family, problem, target, [&](const Config& config) {
             const Launch launch = family->launch(problem.signature, config, problem.shape, target);
             const double us = family->estimate_us(problem, config, target);
-            Ranked& held =
-                best.try_emplace({family, launch.ctas, launch.threads_per_cta, launch.shared_bytes},
-                                 Ranked{us, config})
-                    .first->second;
+            Ranked& held = best.try_emplace({family, launch.ctas, launch.threads_per_cta,
+                                             launch.shared_bytes / 1024},
+                                            Ranked{us, config})
+                               .first->second;
             if (us < held.us) held = {us, config};
             return true;
         });

@@ -40,7 +40,7 @@ double wgmma_estimate_us(const Problem& problem, const Config& c, const Target& 
     const Shape& shape = problem.shape;
     if (shape.batch == 0 || shape.heads_q == 0 || shape.seqlen_q == 0) return launch_us;
     const bool causal = problem.signature.mask == Mask::causal;
-    const bool persists = c["sched"] == 1;
+    const bool persists = c["sched"] != 0;
     const double group = c["pack"] == 1 ? packed_heads(shape) : 1;
     const double q_tiles = std::ceil(shape.seqlen_q * group / c["q"]);
     const double full_steps = std::ceil(double(shape.seqlen_kv) / c["kv"]);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "templates/common/epilogue.h"
+#include "templates/wgmma/hand_over.h"
 #include "templates/wgmma/worklist.h"
 
 namespace attune {
@@ -29,6 +30,7 @@ public:
         : p_(p.attention),
           mask_(L::mask(p)),
           barriers_(shared),
+          hand_over_(shared),
           q_ring_(matrix_descriptor(shared + L::consumer() * L::qk_chunks * L::q_chunk_bytes, 16)),
           k_ring_(matrix_descriptor(shared + L::k_offset, 16)),
           v_ring_(matrix_descriptor(shared + L::v_offset, L::kv_chunk_bytes)),
@@ -36,12 +38,22 @@ public:
 
     ATTUNE_DEVICE void run() {
         if (V::ping_pong && L::consumer() == L::consumers - 1) named_arrive(turn_of(0), 256);
-        Worklist<V> list(p_, mask_.packing);
         Work work;
-        while (list.next(work)) q_tile(work);
+        if constexpr (L::handed_on) {
+            while (take(work)) q_tile(work);
+        } else {
+            Worklist<V> list(p_, mask_.packing);
+            while (list.next(work)) q_tile(work);
+        }
     }
 
 private:
+    /// Waits for the next Q, or for there being none.
+    ATTUNE_DEVICE bool take(Work& work) const {
+        mbarrier_wait(barriers_.q_full(q_.slot), q_.parity);
+        return hand_over_.take(q_.slot, work);
+    }
+
     ATTUNE_DEVICE void q_tile(const Work& work) {
         const int first_row = work.q_tile * V::tile_q;
         first_row_ = first_row + L::consumer() * 64;
@@ -51,8 +63,8 @@ private:
         Output o;
         ATTUNE_UNROLL
         for (int i = 0; i < 4 * L::d_tiles; ++i) o[0][i / 4][i % 4] = 0;
-        if (loaded > 0) {
-            mbarrier_wait(barriers_.q_full(q_.slot), q_.parity);
+        if (loaded > 0 || L::handed_on) {
+            if constexpr (!L::handed_on) mbarrier_wait(barriers_.q_full(q_.slot), q_.parity);
             skip(loaded - tiles, loaded);
             if (tiles > 0)
                 walk(tiles, o);
@@ -243,6 +255,7 @@ private:
     const AttentionParams& p_;
     typename L::Mask mask_;
     Barriers<V> barriers_;
+    HandOver<V> hand_over_;
     MatrixDescriptor q_ring_, k_ring_, v_ring_;
     Softmax softmax_;
     Cursor<V::q_stages> q_;

@@ -9,6 +9,8 @@
 
 namespace attune {
 
+enum Schedule { cta_per_tile = 0, persistent = 1, dynamic = 2 };
+
 template <class V>
 struct Layout {
     using Element = typename V::Element;
@@ -37,6 +39,9 @@ struct Layout {
     static constexpr int k_offset = V::q_stages * q_bytes;
     static constexpr int v_offset = k_offset + V::stages * k_bytes;
     static constexpr int barrier_offset = v_offset + V::stages * v_bytes;
+    // Where the producer tells the consumers what to work on: for each slot of Q.
+    static constexpr bool handed_on = V::schedule == dynamic;
+    static constexpr int work_offset = barrier_offset + 16 * (V::q_stages + 2 * V::stages);
 
     static constexpr bool packed = V::pack != 0;
     using Packing = attune::Packing<packed>;
