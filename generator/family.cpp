@@ -32,4 +32,9 @@ const Constraint* broken_constraint(const Signature& signature, const Config& co
     return nullptr;
 }
 
+bool is_redundant(const Config& config, const Shape& shape) {
+    const Family* family = find_family(config.family);
+    return family->redundant && family->redundant(config, shape);
+}
+
 }  // namespace attune

@@ -27,6 +27,9 @@ struct Launch {
     // take AttentionParams.
     int tma_rows_q = 0;
     int tma_rows_kv = 0;
+    // A power of two of query heads that share a q-tile (templates/common/packing.h): a box of Q
+    // holds tma_rows_q / tma_heads_q queries of each. 0: the family or config does not pack.
+    int tma_heads_q = 0;
     bool operator==(const Launch&) const = default;
 };
 
@@ -70,6 +73,9 @@ struct Family {
     /// Predicted microseconds, for ordering candidates and as stored "estimated" evidence.
     std::function<double(const Problem&, const Config&, const Target&)> estimate_us;
     std::vector<AblationStep> ablation = {};  // empty: nothing to compare
+    /// Whether another config does exactly the same on this shape, with an axis at a plainer value:
+    /// not worth trying there. Null: never.
+    std::function<bool(const Config&, const Shape&)> redundant = nullptr;
 
     const Axis* axis(std::string_view key) const;
 };
@@ -80,5 +86,8 @@ const Family* find_family(std::string_view name);
 /// The first constraint a config breaks; null if it is legal.
 const Constraint* broken_constraint(const Signature& signature, const Config& config,
                                     const Target& target);
+
+/// Family::redundant.
+bool is_redundant(const Config& config, const Shape& shape);
 
 }  // namespace attune

@@ -138,7 +138,7 @@ typedef struct attune_answer {
     attune_match match;
     double distance;          /* 0 for exact; see attune_find */
     attune_kernel* kernel;    /* NULL unless bucket or exact */
-    size_t workspace_bytes;   /* for this problem; 0 = none */
+    size_t workspace_bytes;   /* for this problem, all zero: see attune_launch; 0 = none */
     double expected_us;       /* bucket: of the record's own shape; 0 = unknown */
     int measured;             /* 1: expected_us was measured on a GPU; 0: estimated */
     const char* config;       /* "mma/q128.kv64.w4..." */
@@ -167,8 +167,10 @@ ATTUNE_API attune_status attune_find(attune_context* context, const attune_probl
                                      attune_answer* answer);
 
 /* Enqueues the kernel on `stream` (a CUstream or hipStream_t; NULL = the default stream).
- * `workspace` holds the answer's workspace_bytes and may be NULL if that is 0. Sizes of 0 are
- * legal: O is zeroed where seqlen_kv is 0, nothing is launched where there is no query. */
+ * `workspace` holds the answer's workspace_bytes and may be NULL if that is 0. It must be all zero
+ * at first; every launch leaves it so, for the next one of any kernel. Launches that may run at the
+ * same time (on two streams) need one each. Sizes of 0 are legal: O is zeroed where seqlen_kv is 0,
+ * nothing is launched where there is no query. */
 ATTUNE_API attune_status attune_launch(attune_kernel* kernel, const attune_problem* problem,
                                        const attune_tensors* tensors, void* workspace,
                                        void* stream);

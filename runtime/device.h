@@ -41,6 +41,7 @@ struct TensorMapSpec {
     int columns = 0, rows = 0, heads = 0, batch = 0;
     TensorStrides strides{};  // elements, multiples of 16 bytes; columns are adjacent
     int box_rows = 0;         // a load brings this many rows of 128 bytes
+    int box_heads = 1;        // of each of so many heads
 };
 
 class Device {

@@ -1,5 +1,8 @@
 #include "runtime/launch_attention.h"
 
+#include <bit>
+#include <utility>
+
 namespace attune {
 namespace {
 
@@ -7,6 +10,14 @@ TensorMapSpec spec_of(const void* base, DType dtype, int columns, int rows, int 
                       const TensorStrides& strides, int box_rows) {
     return {
         reinterpret_cast<DevicePtr>(base), dtype, columns, rows, heads, batch, strides, box_rows};
+}
+
+/// Packed, a load brings the heads that share a q-tile query by query: they are the map's rows.
+void pack(TensorMapSpec& q, int heads) {
+    std::swap(q.rows, q.heads);
+    std::swap(q.strides.row, q.strides.head);
+    q.box_heads = q.box_rows / heads;
+    q.box_rows = heads;
 }
 
 }  // namespace
@@ -30,14 +41,18 @@ void describe_problem(AttentionParams& params, const Problem& problem, const Str
 Result<void> launch_attention(Device& device, Kernel kernel, const Launch& launch,
                               const Signature& signature, const AttentionParams& p, Stream stream) {
     if (launch.tma_rows_q == 0) return device.launch(kernel, launch, &p, sizeof p, stream);
-    TmaAttentionParams params{p, {}, {}, {}};
+    TmaAttentionParams params{p, 0, {}, {}, {}};
+    TensorMapSpec q = spec_of(p.q, signature.dtype, signature.head_dim, p.seqlen_q, p.heads_q,
+                              p.batch, p.q_strides, launch.tma_rows_q);
+    if (launch.tma_heads_q > 0) {
+        params.pack_shift = std::countr_zero(static_cast<unsigned>(launch.tma_heads_q));
+        pack(q, launch.tma_heads_q);
+    }
     const struct {
         TensorMapSpec spec;
         TensorMap& map;
     } tensors[] = {
-        {spec_of(p.q, signature.dtype, signature.head_dim, p.seqlen_q, p.heads_q, p.batch,
-                 p.q_strides, launch.tma_rows_q),
-         params.q},
+        {q, params.q},
         {spec_of(p.k, signature.dtype, signature.head_dim, p.seqlen_kv, p.heads_kv, p.batch,
                  p.k_strides, launch.tma_rows_kv),
          params.k},

@@ -23,7 +23,8 @@ struct AttentionParams {
     const void* v;
     void* o;
     float* lse;  // natural log, fp32 [batch, heads_q, seqlen_q] contiguous; null where not wanted
-    void* workspace;  // as many bytes as the launch geometry says; null where it says 0
+    void* workspace;  // as many bytes as the launch geometry says, all zero, and left so; null
+                      // where it says 0
     TensorStrides q_strides;
     TensorStrides k_strides;
     TensorStrides v_strides;
@@ -47,9 +48,11 @@ struct alignas(128) TensorMap {
 };
 
 /// The single parameter of kernels that load by TMA: [batch][head][row][column], boxes of 128
-/// bytes of columns.
+/// bytes of columns. Of kernels that pack 2^pack_shift query heads that read one kv head into a
+/// q-tile (packing.h), q is [batch][row][head][column].
 struct TmaAttentionParams {
     AttentionParams attention;
+    int pack_shift;
     TensorMap q;
     TensorMap k;
     TensorMap v;

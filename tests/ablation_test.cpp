@@ -31,10 +31,10 @@ bool holds(const Config& config, const Settings& settings) {
 /// Walks the steps as the ablation does; a step's best is its first candidate by estimate.
 class Steps {
 public:
-    Steps(const Family& family, const char* gpu, const char* signature)
+    Steps(const Family& family, const char* gpu, const char* signature, int heads_kv)
         : family_(family),
           target_(*find_target(gpu)),
-          problem_(*Problem::parse(std::string(signature) + "/b2.h16.kv16.q4096.k4096")) {}
+          problem_{*Signature::parse(signature), {2, 16, heads_kv, 4096, 4096}} {}
 
     /// The candidates of each step; empty where the step is left out.
     std::vector<std::vector<Config>> walk() {
@@ -75,9 +75,10 @@ private:
     std::optional<Config> previous_;
 };
 
-std::vector<std::string> left_out(const char* name, const char* gpu, const char* signature) {
+std::vector<std::string> left_out(const char* name, const char* gpu, const char* signature,
+                                  int heads_kv = 4) {
     const Family& family = *find_family(name);
-    const auto all = Steps(family, gpu, signature).walk();
+    const auto all = Steps(family, gpu, signature, heads_kv).walk();
     std::vector<std::string> names;
     for (std::size_t i = 0; i < all.size(); ++i)
         if (all[i].empty()) names.push_back(family.ablation[i].name);
@@ -110,7 +111,7 @@ TEST(AblationSteps, OfHopperAreLegalAndSwitchTheirOwnAxesOnly) {
     }
 }
 
-TEST(AblationSteps, LeaveOutWhatTheSignatureOrTheGpuCannotDo) {
+TEST(AblationSteps, LeaveOutWhatTheProblemOrTheGpuCannotDo) {
     using ::testing::ElementsAre;
     using ::testing::IsEmpty;
     EXPECT_THAT(left_out("mma", "h200", "bf16.d128.causal"), IsEmpty());
@@ -120,6 +121,7 @@ TEST(AblationSteps, LeaveOutWhatTheSignatureOrTheGpuCannotDo) {
                 ElementsAre("mbarrier ring", "deferred check"));
     EXPECT_THAT(left_out("wgmma", "h200", "bf16.d128.causal"), IsEmpty());
     EXPECT_THAT(left_out("wgmma", "h200", "f16.d64.full"), ElementsAre("longest q-tile first"));
+    EXPECT_THAT(left_out("wgmma", "h200", "bf16.d128.causal", 16), ElementsAre("packed heads"));
 }
 
 TEST(AblationSteps, TryTheTablesPointsAndEachValueOfASetting) {

@@ -236,21 +236,41 @@ void TestBed::forget_kernels() {
 
 Result<void> TestBed::fill_and_launch(const Problem& problem, const Config& config,
                                       const std::vector<std::byte>& image, const Buffers& buffers,
-                                      const AttentionParams& params) {
+                                      AttentionParams params) {
     const auto loaded = kernel(problem.signature, config);
     if (!loaded) return loaded.error();
     Target few = target();
     if (emulated()) few.multiprocessors = 3;  // persistent CTAs have several tiles each
     const Launch launch =
         find_family(config.family)->launch(problem.signature, config, problem.shape, few);
-    if (launch.workspace_bytes > 0) return wrong("these tests hand out no workspace");
     const auto& [in, out, lse] = buffers;
     auto done = device_->copy_to_device(in.ptr(), image.data(), image.size());
     if (done) done = device_->fill(out.ptr(), 0xffffffff, out.bytes());
     if (done) done = device_->fill(lse.ptr(), 0xffffffff, lse.bytes());
+    if (done) done = reserve_workspace(launch.workspace_bytes);
+    params.workspace = workspace_.as<void>();
     if (done && launch.ctas > 0)
         done = launch_attention(*device_, *loaded, launch, problem.signature, params);
-    return done ? device_->synchronize() : done;
+    if (done) done = device_->synchronize();
+    if (done) done = check_workspace();
+    if (!done) workspace_ = {};  // the next launch gets another
+    return done;
+}
+
+Result<void> TestBed::reserve_workspace(std::size_t bytes) {
+    if (bytes <= workspace_.bytes()) return {};
+    auto workspace = DeviceBuffer::allocate(*device_, bytes);
+    if (!workspace) return workspace.error();
+    workspace_ = *std::move(workspace);
+    return device_->fill(workspace_.ptr(), 0, bytes);
+}
+
+Result<void> TestBed::check_workspace() {
+    if (workspace_.bytes() == 0) return {};
+    const auto words = read_back<std::uint32_t>(*device_, workspace_.ptr(), workspace_.bytes() / 4);
+    if (!words) return words.error();
+    if (std::count(words->begin(), words->end(), 0u) == std::ptrdiff_t(words->size())) return {};
+    return wrong("left its workspace other than zero");
 }
 
 Result<Outcome> TestBed::run(const Problem& problem, const Config& config,
@@ -380,10 +400,14 @@ std::vector<std::string> policy_configs(DType dtype, const Target& target) {
         configs.push_back("wgmma/q128.kv48.s1.rescale=moved.overlap=no.pp=yes");
         configs.push_back("wgmma/q192.kv64.rescale=each");
         configs.push_back("wgmma/q64.kv64.s3.qs2.rescale=stale.odd=overlap.sched=persist");
+        configs.push_back("wgmma/q64.kv48.s3.rescale=moved.sched=persist.pack=yes");
+        configs.push_back("wgmma/q64.kv64.s3.qs2.rescale=stale.odd=overlap.sched=dynamic");
     } else {
         configs.push_back("wgmma/q64.kv48.rescale=each.overlap=no");
         configs.push_back("wgmma/q64.kv80.s3.rescale=moved.odd=overlap");
         configs.push_back("wgmma/q128.kv64.s3.qs2.rescale=stale.overlap=no.sched=persist");
+        configs.push_back("wgmma/q128.kv64.rescale=stale.pack=yes");
+        configs.push_back("wgmma/q128.kv48.rescale=moved.pp=yes.sched=dynamic.pack=yes");
     }
     return configs;
 }

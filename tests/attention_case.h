@@ -67,7 +67,7 @@ public:
     void forget_kernels();
 
     /// Inputs, outputs and everything around them start as NaN. wrong_result where an element
-    /// outside O or LSE changed, or one inside was not written.
+    /// outside O or LSE changed, one inside was not written, or the workspace is not zero again.
     Result<Outcome> run(const Problem& problem, const Config& config, const HostTensors& tensors,
                         TensorLayout layout = TensorLayout::bhsd);
 
@@ -78,12 +78,16 @@ private:
     TestBed() = default;
     Result<void> fill_and_launch(const Problem& problem, const Config& config,
                                  const std::vector<std::byte>& image, const Buffers& buffers,
-                                 const AttentionParams& params);
+                                 AttentionParams params);
+    Result<void> reserve_workspace(std::size_t bytes);
+    /// Launches find it zero and leave it so.
+    Result<void> check_workspace();
 
     std::unique_ptr<Device> device_;
     std::unique_ptr<Compiler> compiler_;
     std::vector<TemplateFile> templates_;
     std::map<std::string, Kernel> kernels_;
+    DeviceBuffer workspace_;  // zeroed once
 };
 
 /// The bed that the tests of a binary share.

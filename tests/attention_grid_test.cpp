@@ -133,6 +133,32 @@ TEST(GridCoverage, MeetsEveryLegalPairShapeAndSignature) {
         EXPECT_TRUE(shapes.contains(shape.text())) << shape.text();
 }
 
+/// Query heads packed into q-tiles: ratios that are and are not powers of two, more heads than a
+/// tile has rows, queries that end inside a tile, rows without keys.
+TEST(GridPacking, IsRightForEveryRatioOfHeads) {
+    TestBed& bed = test_bed();
+    int turn = 0;
+    for (const char* shape :
+         {"b2.h2.kv2.q70.k90", "b1.h4.kv2.q67.k130", "b1.h6.kv2.q33.k70", "b1.h12.kv2.q45.k50",
+          "b2.h16.kv2.q19.k200", "b1.h8.kv1.q1.k333", "b1.h48.kv1.q5.k3", "b1.h64.kv1.q3.k90",
+          "b1.h128.kv1.q2.k70", "b1.h71.kv1.q2.k40", "b2.h4.kv2.q70.k0"})
+        for (const char* signature : {"bf16.d40.causal.lse", "f16.d32.full.lse"})
+            for (const char* text : {"wgmma/q128.kv48.rescale=moved.pp=yes.pack=yes",
+                                     "wgmma/q192.kv64.s3.qs2.sched=dynamic.pack=yes"}) {
+                const Problem problem{*Signature::parse(signature), *Shape::parse(shape)};
+                const Config config = *Config::parse(text);
+                if (!find_family("wgmma")->applicable(problem.signature, bed.target()))
+                    GTEST_SKIP() << "only wgmma packs heads";
+                SCOPED_TRACE(problem.text() + " " + text);
+                const Case& expected = case_of(problem);
+                const auto got = bed.run(problem, config, expected.tensors, layouts[turn++ % 4]);
+                ASSERT_TRUE(got) << got.error().text();
+                const Bars bars = bars_for(config, problem, expected.reference);
+                EXPECT_EQ(difference(problem, expected.reference, *got, bars), "");
+            }
+    bed.forget_kernels();
+}
+
 /// A race shows as an answer that moves: many runs of kernels with rings, odd numbers of tiles and
 /// CTAs that go on to a next q-tile; on the emulator in another order each time.
 TEST(GridRepeats, AreEqualBitForBit) {

@@ -41,16 +41,17 @@ struct Rig {
     std::unique_ptr<Bench> bench;
     Candidate candidate;
 
-    explicit Rig(const char* problem_text, const std::map<std::string, std::string>& changes = {}) {
+    explicit Rig(const char* problem_text, const std::map<std::string, std::string>& changes = {},
+                 const char* config = config_text) {
         const Problem problem = *Problem::parse(problem_text);
         const std::vector<TemplateFile> templates = mutated(changes);
         compiler = *open_host_compiler(templates);
         const Target& target = device->info().target;
-        const Variant variant{problem.signature, *Config::parse(config_text), target};
+        const Variant variant{problem.signature, *Config::parse(config), target};
         auto binary = compiler->compile(emit(variant, templates), target.arch);
         EXPECT_TRUE(binary) << binary.error().text();
         bench = *Bench::prepare(*device, *compiler, problem, 1);
-        candidate = *bench->load(config_text, *binary);
+        candidate = *bench->load(config, *binary);
     }
     CheckResult check() {
         auto result = bench->check(candidate);
@@ -103,6 +104,15 @@ TEST(Bench, writing_past_the_output_is_found) {
     const CheckResult result = rig.check();
     EXPECT_FALSE(result.ok);
     EXPECT_EQ(result.reason, "wrote outside O");
+}
+
+TEST(Bench, a_workspace_that_is_not_left_zero_is_found) {
+    const char* config = "wgmma/q64.kv64.sched=dynamic";
+    EXPECT_EQ(Rig(causal_lse, {}, config).check().reason, "");
+    Rig rig(causal_lse, {{"store_global_32(counter_, 0)", "(void)0"}}, config);
+    const CheckResult result = rig.check();
+    EXPECT_FALSE(result.ok);
+    EXPECT_EQ(result.reason, "left its workspace other than zero");
 }
 
 TEST(Bench, a_wrong_lse_is_found) {

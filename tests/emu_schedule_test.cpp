@@ -39,36 +39,39 @@ TEST_F(EmuSchedule, DivisorDividesEveryNumber) {
 struct List {
     bool causal;
     int section_heads, q_tiles, heads, ctas;
+    const char* schedule = "persistent";
 };
 
 void PrintTo(const List& list, std::ostream* out) {
-    *out << (list.causal ? "causal" : "full") << " sections " << list.section_heads << " q-tiles "
-         << list.q_tiles << " heads " << list.heads << " ctas " << list.ctas;
+    *out << list.schedule << (list.causal ? " causal" : " full") << " sections "
+         << list.section_heads << " q-tiles " << list.q_tiles << " heads " << list.heads << " ctas "
+         << list.ctas;
 }
 
 class Worklists : public EmuTest, public testing::WithParamInterface<List> {
 protected:
     /// For every q-tile of every head, who takes it: CTA + 1.
     Words takers() {
-        const auto [causal, section_heads, q_tiles, heads, ctas] = GetParam();
+        const auto [causal, section_heads, q_tiles, heads, ctas, schedule] = GetParam();
         helpers = formatted(
             "}}\n#include \"templates/wgmma/worklist.h\"\nnamespace attune {{\n"
-            "struct V {{ static constexpr int tile_q = 64, schedule = persistent;\n"
+            "struct V {{ static constexpr int tile_q = 64, schedule = {};\n"
             "    static constexpr int section_heads = {}; static constexpr bool causal = {}; }};\n",
-            section_heads, causal);
+            schedule, section_heads, causal);
         const std::string body =
             "AttentionParams a{};\n"
             "a.batch = 1; a.heads_q = in[1]; a.seqlen_q = 64 * in[0] - 5;\n"
-            "Worklist<V> list(a);\n"
+            "a.workspace = const_cast<unsigned*>(in + 2);\n"
+            "if (lane > 0) return;\n"
+            "Worklist<V> list(a, Packing<false>());\n"
             "Work work;\n"
             "unsigned taken = 0;\n"
-            "if (lane > 0) return;\n"
             "for (; list.next(work); ++taken)\n"
             "    out[work.head * in[0] + work.q_tile] = cta_index() + 1;\n"
             "out[in[0] * in[1] + cta_index()] = taken;";
         const std::size_t items = std::size_t(q_tiles) * heads;
         const auto ran =
-            run(body, 32, {unsigned(q_tiles), unsigned(heads)}, items + unsigned(ctas), ctas);
+            run(body, 32, {unsigned(q_tiles), unsigned(heads), 0}, items + unsigned(ctas), ctas);
         EXPECT_TRUE(ran) << ran.error().text();
         EXPECT_EQ(std::accumulate(out.begin() + std::ptrdiff_t(items), out.end(), 0u), items);
         return {out.begin(), out.begin() + std::ptrdiff_t(items)};
@@ -83,7 +86,7 @@ TEST_P(Worklists, TakeEachQTileOnce) {
 class EvenWorklists : public Worklists {};
 
 TEST_P(EvenWorklists, AreOfOneLength) {
-    const auto [causal, section_heads, q_tiles, heads, ctas] = GetParam();
+    const auto [causal, section_heads, q_tiles, heads, ctas, schedule] = GetParam();
     const Words by = takers();
     std::vector<double> load(ctas);
     for (std::size_t i = 0; i < by.size(); ++i) {
@@ -107,7 +110,11 @@ INSTANTIATE_TEST_SUITE_P(Sizes, Worklists,
                          testing::Values(List{false, 0, 3, 1024, 132}, List{false, 0, 1, 7, 3},
                                          List{false, 0, 200, 5, 132}, List{true, 0, 4, 512, 132},
                                          List{true, 32, 8, 256, 132}, List{true, 8, 5, 19, 4},
-                                         List{true, 32, 16, 128, 132}));
+                                         List{true, 32, 16, 128, 132},
+                                         List{false, 0, 3, 101, 132, "dynamic"},
+                                         List{false, 0, 1, 7, 7, "dynamic"},
+                                         List{true, 8, 5, 19, 4, "dynamic"},
+                                         List{true, 0, 4, 3, 1, "dynamic"}));
 
 }  // namespace
 }  // namespace attune

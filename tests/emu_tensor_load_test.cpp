@@ -1,4 +1,5 @@
 // Loads by TMA on the emulator: what they bring, when, and each way to use them wrongly.
+#include "generator/formatted.h"
 #include "tests/emu_fixture.h"
 
 namespace attune {
@@ -54,6 +55,28 @@ TEST_F(EmuTensorLoad, SwizzlesAndFillsWithZeros) {
         run(init + replaced(load, "64, 2, 1, 1", "0, 0, 3, 0") + wait + show, 32, numbers(), 256));
     EXPECT_THAT(out, testing::Each(0u)) << "a head that is not there";
     EXPECT_EQ(device->last_counts().global_bytes, 0u);
+}
+
+/// Rows of one head after the other; and, heads and rows swapped in the map, heads of one row after
+/// the other.
+TEST_F(EmuTensorLoad, BringsABoxOfSeveralHeads) {
+    const Words in = numbers();
+    const auto expect = [&](int row, int head, auto line) {
+        const std::string at = formatted("0, {}, {}, 1", row, head);
+        ASSERT_TRUE(run(init + replaced(load, "64, 2, 1, 1", at) + wait + show, 32, in, 256));
+        for (int r = 0; r < 8; ++r)
+            for (int c = 0; c < 64; c += 2)
+                EXPECT_EQ(out[32 * r + 4 * (c / 8 ^ r) + c % 8 / 2], line(r, c) | line(r, c + 1)
+                                                                                      << 16)
+                    << "row " << r << " column " << c << " from " << at;
+    };
+    tensor.box_rows = 4;
+    tensor.box_heads = 2;
+    for (const auto& [row, head] : {std::pair{0, 0}, {3, 1}, {-1, 2}})
+        expect(row, head, [&](int r, int c) { return number(c, row + r % 4, head + r / 4, 1); });
+    tensor = {0, DType::f16, 72, 3, 5, 2, {3 * 5 * 80, 80, 5 * 80}, 2, 4};
+    for (const auto& [head, row] : {std::pair{0, 0}, {1, 3}, {2, 4}})
+        expect(head, row, [&](int r, int c) { return number(c, row + r / 2, head + r % 2, 1); });
 }
 
 TEST_F(EmuTensorLoad, LandsWhenWaitedFor) {
@@ -143,6 +166,8 @@ TEST_F(EmuTensorLoad, WhatIsNoTensor) {
     EXPECT_TRUE(refused([](TensorMapSpec& s) { s.strides.row = 84; }));
     EXPECT_TRUE(refused([](TensorMapSpec& s) { s.box_rows = 257; }));
     EXPECT_TRUE(refused([](TensorMapSpec& s) { s.box_rows = 0; }));
+    EXPECT_TRUE(refused([](TensorMapSpec& s) { s.box_heads = 0; }));
+    EXPECT_TRUE(refused([](TensorMapSpec& s) { s.box_heads = 257; }));
     EXPECT_TRUE(refused([](TensorMapSpec& s) { s.heads = 0; }));
     EXPECT_TRUE(device->release(tensor.base));
 }

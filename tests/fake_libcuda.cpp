@@ -179,7 +179,8 @@ FAKE_API int cuTensorMapEncodeTiled(attune::TensorMap* map, int type, unsigned r
                                      int(sizes[2]),
                                      int(sizes[3]),
                                      {stride(2), stride(1), stride(0)},
-                                     int(box[1])};
+                                     int(box[1]),
+                                     int(box[2])};
     return gpu().emulator().encode_tensor_map(spec, *map) ? 0 : 1;
 }
 FAKE_API int cuEventCreate(void** event, unsigned) {

@@ -205,7 +205,7 @@ TEST(Neighbours, AreLegalOneStepAwayAndMutual) {
     const Signature s = signature("bf16.d128.causal");
     const Target t = gpu("h200");
     const Config start = mma().default_config(s, t);
-    const auto near = neighbours(start, s, t);
+    const auto near = neighbours(start, {s, Shape{}}, t);
     EXPECT_GT(near.size(), 5u);
     for (const Config& config : near) {
         EXPECT_EQ(broken_constraint(s, config, t), nullptr) << config.text();
@@ -224,7 +224,7 @@ TEST(Neighbours, AreLegalOneStepAwayAndMutual) {
             }
         }
         EXPECT_EQ(changed, 1) << config.text();
-        EXPECT_THAT(neighbours(config, s, t), Contains(start)) << config.text();
+        EXPECT_THAT(neighbours(config, {s, Shape{}}, t), Contains(start)) << config.text();
     }
     EXPECT_THAT(near, Contains(start.with("rescale", 2)));  // words: any other value
     EXPECT_THAT(near, Contains(start.with("kv", 48)));

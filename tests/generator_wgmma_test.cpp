@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "generator/families/wgmma.h"
 #include "generator/space.h"
 
@@ -134,6 +136,73 @@ TEST(Wgmma, LaunchGeometry) {
     for (const char* nothing : {"b0.h16.kv4.q9.k9", "b2.h0.kv0.q9.k9", "b2.h16.kv4.q0.k9"})
         for (const Config& config : {c, persistent})
             EXPECT_EQ(launch(config, nothing).ctas, 0u) << nothing;
+}
+
+TEST(Wgmma, ADynamicScheduleNeedsACounter) {
+    const Signature s = *Signature::parse("bf16.d128.causal");
+    const Config persistent = *Config::parse("wgmma/q128.kv64.qs2.sched=persist");
+    const Shape shape = *Shape::parse("b2.h16.kv4.q1000.k77");
+    Launch launch = wgmma().launch(s, persistent, shape, h200());
+    EXPECT_EQ(launch.workspace_bytes, 0u);
+    launch.workspace_bytes = 4;
+    launch.shared_bytes += 2 * 16;
+    const Config dynamic = *Config::parse("wgmma/q128.kv64.qs2.sched=dynamic");
+    EXPECT_EQ(wgmma().launch(s, dynamic, shape, h200()), launch);
+}
+
+TEST(Wgmma, PacksAPowerOfTwoOfHeads) {
+    const auto packed = [](int heads_q, int heads_kv) {
+        return packed_heads({1, heads_q, heads_kv, 1, 1});
+    };
+    for (const auto& [ratio, heads] : {std::pair{1, 1},
+                                       {2, 2},
+                                       {3, 1},
+                                       {4, 4},
+                                       {6, 2},
+                                       {8, 8},
+                                       {12, 4},
+                                       {64, 64},
+                                       {71, 1},
+                                       {96, 32},
+                                       {128, 64},
+                                       {192, 64}}) {
+        EXPECT_EQ(packed(ratio, 1), heads) << ratio;
+        EXPECT_EQ(packed(5 * ratio, 5), heads) << ratio;
+    }
+    EXPECT_EQ(packed(0, 0), 1);
+    EXPECT_EQ(packed(0, 2), 1);
+}
+
+TEST(Wgmma, PackedTilesHoldRowsOfSeveralHeads) {
+    const Signature s = *Signature::parse("bf16.d128.causal");
+    const auto launch = [&](const char* config, const char* shape) {
+        return wgmma().launch(s, *Config::parse(config), *Shape::parse(shape), h200());
+    };
+    const Launch one = launch("wgmma/q128.kv64.pack=yes", "b2.h16.kv4.q1000.k77");
+    // 8 groups of 4 heads with 4000 rows each.
+    EXPECT_EQ(one, (Launch{8 * 32, 384, (128 + 4 * 64) * 256 + 5 * 16, 0, 64, 64, 4}));
+    EXPECT_EQ(launch("wgmma/q64.kv64.pack=yes", "b3.h64.kv8.q1.k99").ctas, 3u * 8);
+    EXPECT_EQ(launch("wgmma/q64.kv64.pack=yes", "b3.h71.kv1.q1.k99").ctas, 3u * 71);
+    EXPECT_EQ(launch("wgmma/q64.kv64.pack=yes", "b3.h71.kv1.q1.k99").tma_heads_q, 1);
+    EXPECT_EQ(launch("wgmma/q64.kv64", "b3.h64.kv8.q1.k99").tma_heads_q, 0);
+    EXPECT_EQ(launch("wgmma/q64.kv64.pack=yes", "b3.h0.kv0.q1.k99").ctas, 0u);
+}
+
+TEST(Wgmma, PackingIsTriedWhereHeadsShareKeys) {
+    const Signature s = *Signature::parse("bf16.d128.full");
+    const Problem grouped{s, *Shape::parse("b64.h64.kv8.q2.k8192")};
+    const Problem apart{s, *Shape::parse("b64.h8.kv8.q2.k8192")};
+    EXPECT_EQ((best_by_estimate(wgmma(), grouped, h200(), 1).front())["pack"], 1);
+    const auto packed = [](const std::vector<Config>& configs) {
+        return std::count_if(configs.begin(), configs.end(),
+                             [](const Config& config) { return config["pack"] == 1; });
+    };
+    const std::size_t all = legal_configs(s).size();
+    EXPECT_EQ(best_by_estimate(wgmma(), apart, h200(), all).size(), all / 2);
+    EXPECT_EQ(packed(best_by_estimate(wgmma(), apart, h200(), all)), 0);
+    const Config config = *Config::parse("wgmma/q128.kv64");
+    EXPECT_EQ(packed(neighbours(config, grouped, h200())), 1);
+    EXPECT_EQ(packed(neighbours(config, apart, h200())), 0);
 }
 
 }  // namespace

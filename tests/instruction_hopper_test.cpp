@@ -59,6 +59,40 @@ TEST_F(HopperInstruction, TensorLoadSwizzlesAndFillsWithZeros) {
     }
 }
 
+/// Heads and rows swapped in the map, a box holds heads of one row after the other: as Q where
+/// heads are packed.
+TEST_F(HopperInstruction, TensorLoadBringsHeadsRowByRow) {
+    Words in(2 * 3 * 5 * 40);
+    for (unsigned i = 0; i < in.size(); ++i) in[i] = (2 * i + 1) | (2 * i + 2) << 16;
+    struct Box {
+        int heads, rows;  // 8 together
+        int head, row;    // the first
+    };
+    for (const auto& [heads, rows, head, row] :
+         {Box{1, 8, 1, 0}, Box{2, 4, 0, 1}, Box{2, 4, 2, 3}, Box{4, 2, 0, 4}, Box{8, 1, 1, 2}}) {
+        SCOPED_TRACE(formatted("{} heads from {}, {} rows from {}", heads, head, rows, row));
+        const TensorMapSpec tensor{0,     DType::f16, 72, 3, 5, 2, {3 * 5 * 80, 80, 5 * 80},
+                                   heads, rows};
+        run(init +
+                formatted("if (thread == 0) {{\n"
+                          "    mbarrier_arrive_expect(barrier, 1024);\n"
+                          "    tensor_load(shared, p.map, barrier, 0, {}, {}, 1);\n}}\n",
+                          head, row) +
+                dump,
+            32, in, 256, tensor);
+        expect_equal_bits();
+        for (int r = 0; r < 8; ++r)
+            for (int c = 0; c < 64; c += 2) {
+                const auto number = [&](int column) {
+                    return numbered(column, row + r / heads, head + r % heads, 1);
+                };
+                EXPECT_EQ(out[32 * r + 4 * (c / 8 ^ r) + c % 8 / 2], number(c) | number(c + 1)
+                                                                                     << 16)
+                    << "row " << r << " column " << c;
+            }
+    }
+}
+
 /// Two slots, five laps: the barriers' phases and byte counts keep reader and loader in step.
 TEST_F(HopperInstruction, MbarriersCountBytesAndPhases) {
     Words in(10 * 256);

@@ -106,6 +106,18 @@ TEST_F(LoaderTest, HeadScalesAreForBytesAlone) {
     EXPECT_THAT(attune_last_error(context), HasSubstr("not e4m3"));
 }
 
+TEST_F(LoaderTest, AWorkspaceIsAskedForWhereOneIsNeeded) {
+    target = *find_target("h200");
+    const char* problem = "f16.d64.causal/b3.h4.kv2.q100.k70";
+    add(problem, "a kernel",
+        [](Record& record) { record.config = "wgmma/q64.kv64.sched=dynamic"; });
+    open();
+    const attune_answer answer = find(problem);
+    EXPECT_EQ(answer.workspace_bytes, 4u);
+    EXPECT_EQ(launch(answer.kernel, problem, tensors(problem)), ATTUNE_INVALID_ARGUMENT);
+    EXPECT_THAT(attune_last_error(context), HasSubstr("workspace is NULL"));
+}
+
 TEST_F(LoaderTest, AmdRowsMayLieSoFarApart) {
     target = *find_target("mi300x");
     add(q64, "a kernel", [&](Record& record) {

@@ -178,14 +178,17 @@ constexpr Victim two_q_slots{"wgmma/q128.kv48.qs2.sched=persist",
                              "bf16.d16.full/b1.h10.kv1.q30.k50"};
 constexpr Victim bytes{"wgmma/q128.kv64.rescale=stale", "e4m3.d16.causal/b1.h1.kv1.q130.k300"};
 constexpr Victim bytes_one_slot{"wgmma/q64.kv64.s1.overlap=no", "e4m3.d16.full/b1.h1.kv1.q64.k300"};
+constexpr Victim dynamic{"wgmma/q128.kv48.sched=dynamic", "bf16.d16.full/b1.h7.kv1.q30.k50"};
+constexpr Victim dynamic_two_q{"wgmma/q64.kv48.qs2.sched=dynamic",
+                               "bf16.d16.full/b1.h10.kv1.q30.k50"};
 constexpr Victim one_tile{"mfma/q64.kv32.w2.mma16", "bf16.d32.full/b1.h1.kv1.q64.k150",
                           "emu:mi300x"};
 constexpr Victim direct_k{"mfma/q64.kv32.w2.mma16.s2.k=lds", "bf16.d32.full/b1.h1.kv1.q64.k150",
                           "emu:mi300x"};
-constexpr Victim victims[] = {ring_bar_3, ring_bar_1,     ring_mbar,     split,
-                              per_head,   deferred,       deferred_mbar, two_consumers,
-                              one_slot,   ping_pong,      persistent,    two_q_slots,
-                              bytes,      bytes_one_slot, one_tile,      direct_k};
+constexpr Victim victims[] = {
+    ring_bar_3,    ring_bar_1,     ring_mbar, split,         per_head,   deferred,
+    deferred_mbar, two_consumers,  one_slot,  ping_pong,     persistent, two_q_slots,
+    bytes,         bytes_one_slot, dynamic,   dynamic_two_q, one_tile,   direct_k};
 
 /// Whether a family's kernels include a template.
 bool includes(const Victim& victim, const std::string& file) {

@@ -51,10 +51,9 @@ struct Outcome {
 Outcome search(const EffortPlan& plan, const std::function<double(const Config&)>& cost,
                const std::function<double(const Config&)>& estimate) {
     const std::vector<const Family*> able{&family()};
-    Search search(
-        plan,
-        {[](const Config& c) { return neighbours(c, problem().signature, target()); }, estimate},
-        first_candidates(plan, problem(), target(), able, {}));
+    Search search(plan,
+                  {[](const Config& c) { return neighbours(c, problem(), target()); }, estimate},
+                  first_candidates(plan, problem(), target(), able, {}));
     Outcome outcome;
     std::set<std::string> seen;
     for (auto batch = search.next(); !batch.empty(); batch = search.next()) {
@@ -147,6 +146,20 @@ TEST(FirstCandidates, KnownConfigsThatAreNotLegalHereAreLeftOut) {
     const auto list =
         first_candidates(plan_of(Effort::measure), problem(), target(), able, std::vector{wide});
     EXPECT_THAT(list, ::testing::Not(Contains(wide)));
+}
+
+TEST(FirstCandidates, PackHeadsOnlyWhereSomeShareKeys) {
+    const std::vector<const Family*> able{find_family("wgmma")};
+    const Config known = *Config::parse("wgmma/q64.kv64.pack=yes");
+    for (const auto& [shape, packs] :
+         {std::pair("b4.h8.kv8.q16.k4096", false), {"b4.h32.kv4.q16.k4096", true}}) {
+        const Problem here{*Signature::parse("bf16.d128.causal"), *Shape::parse(shape)};
+        const auto list = first_candidates(plan_of(Effort::measure), here, *find_target("h200"),
+                                           able, std::vector{known});
+        EXPECT_EQ(std::any_of(list.begin(), list.end(),
+                              [](const Config& config) { return config["pack"] == 1; }),
+                  packs);
+    }
 }
 
 TEST(FirstCandidates, AWholeSpacePlanGetsAllOfIt) {

@@ -118,9 +118,11 @@ private:
     std::string why_none(const Family& family, const Settings& settings) const {
         const Config before =
             previous_.value_or(family.default_config(problem_.signature, target_));
-        const Constraint* broken =
-            broken_constraint(problem_.signature, changed_to(before, settings).front(), target_);
-        return broken == nullptr ? "no legal config" : broken->meaning;
+        const Config wanted = changed_to(before, settings).front();
+        const Constraint* broken = broken_constraint(problem_.signature, wanted, target_);
+        if (broken != nullptr) return broken->meaning;
+        return is_redundant(wanted, problem_.shape) ? "it changes nothing on this shape"
+                                                    : "no legal config";
     }
 
     /// The final round: the steps' best, interleaved.

@@ -114,12 +114,12 @@ Result<AttentionBench::Run> AttentionBench::run(const Candidate& candidate, cons
         done = launch_attention(device_, candidate.kernel, launch, signature, bench_case.params(0));
     if (done) done = device_.synchronize();
     if (!done) return done.error();
-    auto damaged = bench_case.damaged(device_);
-    if (!damaged) return damaged.error();
+    auto damage = bench_case.damage(device_);
+    if (!damage) return damage.error();
     auto findings = judge.examine(device_, bench_case);
     if (!findings) return findings.error();
     Run run{judge.fault(*findings), *findings};
-    if (!damaged->empty()) run.fault = formatted("wrote outside {}", *damaged);
+    if (!damage->empty()) run.fault = *std::move(damage);
     return run;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "generator/formatted.h"
 #include "runtime/launch_attention.h"
 #include "tuner/float16.h"
 
@@ -183,29 +184,36 @@ std::size_t BenchCase::elements() const {
 }
 
 Result<void> BenchCase::reserve_workspace(Device& device, std::size_t bytes) {
-    if (bytes <= workspace_.bytes()) return {};
-    auto workspace = GuardedOutput::allocate(device, bytes);
-    if (!workspace) return workspace.error();
-    workspace_ = *std::move(workspace);
-    return {};
+    if (bytes > workspace_.bytes()) {
+        auto workspace = GuardedOutput::allocate(device, bytes);
+        if (!workspace) return workspace.error();
+        workspace_ = *std::move(workspace);
+    }
+    if (workspace_.bytes() == 0) return {};
+    return device.fill(workspace_.ptr(), 0, workspace_.bytes());
 }
 
 Result<void> BenchCase::poison(Device& device) const {
-    for (const GuardedOutput* output : {&o_, &lse_, &workspace_}) {
+    for (const GuardedOutput* output : {&o_, &lse_}) {
         auto poisoned = output->poison(device);
         if (!poisoned) return poisoned;
     }
     return {};
 }
 
-Result<std::string> BenchCase::damaged(Device& device) const {
+Result<std::string> BenchCase::damage(Device& device) const {
     for (const auto& [output, name] :
-         {std::pair(&o_, "O"), std::pair(&lse_, "LSE"), std::pair(&workspace_, "workspace")}) {
+         {std::pair(&o_, "O"), std::pair(&lse_, "LSE"), std::pair(&workspace_, "the workspace")}) {
         auto intact = output->intact(device);
         if (!intact) return intact.error();
-        if (!*intact) return std::string(name);
+        if (!*intact) return formatted("wrote outside {}", name);
     }
-    return std::string();
+    if (workspace_.bytes() == 0) return std::string();
+    auto words = read_back<std::uint32_t>(device, workspace_.ptr(), workspace_.bytes() / 4);
+    if (!words) return words.error();
+    const bool zero =
+        std::all_of(words->begin(), words->end(), [](auto word) { return word == 0; });
+    return std::string(zero ? "" : "left its workspace other than zero");
 }
 
 AttentionParams BenchCase::params(std::size_t input_set) const {

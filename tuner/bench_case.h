@@ -64,12 +64,13 @@ public:
     const GuardedOutput& o() const { return o_; }
     const GuardedOutput& lse() const { return lse_; }
 
-    /// Grows the workspace to at least `bytes`.
+    /// Grows the workspace to at least `bytes` and zeroes it.
     Result<void> reserve_workspace(Device& device, std::size_t bytes);
-    /// Poisons O, LSE and the workspace.
+    /// Poisons O and LSE.
     Result<void> poison(Device& device) const;
-    /// The first guarded tensor whose canary changed ("O", "LSE", "workspace"); "" if none.
-    Result<std::string> damaged(Device& device) const;
+    /// What a launch did that it may not: "wrote outside O" (LSE, the workspace), or left the
+    /// workspace other than zero; "" if nothing.
+    Result<std::string> damage(Device& device) const;
     AttentionParams params(std::size_t input_set) const;
 
     struct Inputs {

@@ -31,7 +31,7 @@ std::vector<Ranked> whole_space(const Problem& problem, const Target& target,
                                 std::span<const Family* const> families) {
     std::vector<Ranked> all;
     for (const Family* family : families) {
-        for_each_legal(*family, problem.signature, target, [&](const Config& config) {
+        for_each_useful(*family, problem, target, [&](const Config& config) {
             all.push_back({family->estimate_us(problem, config, target), config});
             return true;
         });
@@ -40,21 +40,21 @@ std::vector<Ranked> whole_space(const Problem& problem, const Target& target,
     return all;
 }
 
-/// The model's best config of every launch geometry (CTAs, threads, shared memory), best first, but
-/// those beyond the first `per_grid` with the same number of CTAs last: configs that share a
-/// geometry differ in what a neighbour round finds, and the model's opinion of one tile shape
-/// should not fill the list.
+/// The model's best config of every launch geometry (CTAs, threads, KiB of shared memory), best
+/// first, but those beyond the first `per_grid` with the same number of CTAs last: configs that
+/// share a geometry differ in what a neighbour round finds, and the model's opinion of one tile
+/// shape should not fill the list.
 std::vector<Ranked> best_by_geometry(const Problem& problem, const Target& target,
                                      std::span<const Family* const> families, int per_grid) {
     std::map<std::tuple<const Family*, std::uint32_t, std::uint32_t, std::uint32_t>, Ranked> best;
     for (const Family* family : families) {
-        for_each_legal(*family, problem.signature, target, [&](const Config& config) {
+        for_each_useful(*family, problem, target, [&](const Config& config) {
             const Launch launch = family->launch(problem.signature, config, problem.shape, target);
             const double us = family->estimate_us(problem, config, target);
-            Ranked& held =
-                best.try_emplace({family, launch.ctas, launch.threads_per_cta, launch.shared_bytes},
-                                 Ranked{us, config})
-                    .first->second;
+            Ranked& held = best.try_emplace({family, launch.ctas, launch.threads_per_cta,
+                                             launch.shared_bytes / 1024},
+                                            Ranked{us, config})
+                               .first->second;
             if (us < held.us) held = {us, config};
             return true;
         });
@@ -143,7 +143,9 @@ std::vector<Config> first_candidates(const EffortPlan& plan, const Problem& prob
     const Signature& signature = problem.signature;
     std::vector<Config> list;
     const auto add_legal = [&](const Config& config) {
-        if (broken_constraint(signature, config, target) == nullptr) add_once(list, config);
+        if (broken_constraint(signature, config, target) == nullptr &&
+            !is_redundant(config, problem.shape))
+            add_once(list, config);
     };
     for (const Config& config : known) add_legal(config);
     for (const Family* family : families) add_legal(family->default_config(signature, target));

@@ -92,12 +92,11 @@ private:
     }
 
     Result<void> search() {
-        Search search(plan_,
-                      {[this](const Config& config) {
-                           return neighbours(config, problem_.signature, sweep_.target);
-                       },
-                       [this](const Config& config) { return estimate_us(config); }},
-                      std::move(candidates_));
+        Search search(
+            plan_,
+            {[this](const Config& config) { return neighbours(config, problem_, sweep_.target); },
+             [this](const Config& config) { return estimate_us(config); }},
+            std::move(candidates_));
         for (auto batch = search.next(); !batch.empty(); batch = search.next()) {
             progress_.total += int(batch.size());
             auto tried = trial_.run(batch, trial_plan(), search.best_us(),

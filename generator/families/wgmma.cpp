@@ -8,8 +8,8 @@
 namespace attune {
 namespace {
 
-// Values of the axis whose text form is a word; templates/wgmma/worklist.h has the same numbers.
-enum Schedule { cta_per_tile = 0, persistent = 1 };
+// Values of the axis whose text form is a word; templates/wgmma/layout.h has the same numbers.
+enum Schedule { cta_per_tile = 0, persistent = 1, dynamic = 2 };
 
 // Registers of a consumer beside the accumulators. One more block of 16 keys and ptxas waits for
 // every wgmma (its note C7512).
@@ -67,16 +67,23 @@ std::vector<Axis> axes() {
         {"pp", "ping_pong", {0, 1}, {"no", "yes"}, 0, "consumers take turns at issuing their MMAs"},
         {"sched",
          "schedule",
-         {cta_per_tile, persistent},
-         {"tile", "persist"},
+         {cta_per_tile, persistent, dynamic},
+         {"tile", "persist", "dynamic"},
          cta_per_tile,
-         "a CTA per q-tile, or one per SM that takes q-tiles by turns"},
+         "a CTA per q-tile; or one per SM that takes q-tiles by turns, or the next one that nobody "
+         "has taken"},
         {"sec",
          "section_heads",
          {0, 8, 32},
          {},
          0,
          "longest q-tile first over sections of so many heads; 0: q-tiles of a head in order"},
+        {"pack",
+         "pack",
+         {0, 1},
+         {"no", "yes"},
+         0,
+         "a q-tile holds queries of several heads that read one kv head"},
     };
 }
 
@@ -94,7 +101,7 @@ bool turns_mean_something(const Signature&, const Config& c, const Target&) {
 }
 
 bool q_stages_mean_something(const Signature&, const Config& c, const Target&) {
-    return c["qs"] == 1 || c["sched"] == persistent;
+    return c["qs"] == 1 || c["sched"] != cta_per_tile;
 }
 
 bool sections_mean_something(const Signature& s, const Config& c, const Target&) {
@@ -109,13 +116,19 @@ std::vector<Constraint> constraints() {
          registers_fit},
         {"shared memory",
          "Q and the K and V rings fit a CTA's shared memory",
-         {"q", "kv", "s", "qs"},
+         {"q", "kv", "s", "qs", "sched"},
          shared_fits_cta},
         {"key steps",
          "e4m3 multiplies 32 keys at a time",
          {"kv"},
          [](const Signature& s, const Config& c, const Target&) {
              return s.dtype != DType::e4m3 || c["kv"] % 32 == 0;
+         }},
+        {"one byte",
+         "e4m3 has a scale per query head, and V's transposers follow a list of their own",
+         {"sched", "pack"},
+         [](const Signature& s, const Config& c, const Target&) {
+             return s.dtype != DType::e4m3 || (c["sched"] != dynamic && c["pack"] == 0);
          }},
         {"turns", "ping-pong needs two consumers", {"q", "pp"}, turns_mean_something},
         {"odd step",
@@ -133,24 +146,32 @@ std::vector<Constraint> constraints() {
 }
 
 /// FlashAttention-3's sm_90 table (tile_q x tile_kv, two stages) with its exact softmax, by
-/// head_dim; then what won on an H200 (docs/perf-notes.md).
+/// head_dim; then what won on an H200 (docs/perf-notes.md), and packed and dynamic ones, not yet
+/// measured.
 std::vector<Config> table_points(const Signature& s, const Target&) {
     static const TableRow rows[] = {
         {64,
          {"wgmma/q192.kv128", "wgmma/q192.kv192", "wgmma/q192.kv96.s3.rescale=stale",
           "wgmma/q192.kv96.s3.rescale=stale.sched=persist",
+          "wgmma/q192.kv96.s3.rescale=stale.sched=dynamic",
           "wgmma/q192.kv64.s6.qs2.rescale=stale.sched=persist",
-          "wgmma/q192.kv64.s6.qs2.rescale=stale.odd=overlap.sched=persist"}},
+          "wgmma/q192.kv64.s6.qs2.rescale=stale.odd=overlap.sched=persist",
+          "wgmma/q64.kv128.s6.rescale=stale.pack=yes",
+          "wgmma/q128.kv128.s4.rescale=stale.sched=persist.pack=yes"}},
         {96, {"wgmma/q128.kv128", "wgmma/q192.kv144", "wgmma/q192.kv80.s3.rescale=stale"}},
         {128,
          {"wgmma/q128.kv128", "wgmma/q128.kv176", "wgmma/q128.kv128.rescale=stale.sched=persist",
-          "wgmma/q192.kv64.s3.rescale=stale",
+          "wgmma/q128.kv128.rescale=stale.sched=dynamic", "wgmma/q192.kv64.s3.rescale=stale",
           "wgmma/q192.kv64.s4.qs2.rescale=stale.odd=overlap.sched=persist",
-          "wgmma/q128.kv64.s4.qs2.rescale=stale.sched=persist", "wgmma/q128.kv144.rescale=stale"}},
+          "wgmma/q128.kv64.s4.qs2.rescale=stale.sched=persist", "wgmma/q128.kv144.rescale=stale",
+          "wgmma/q64.kv128.s3.rescale=stale.pack=yes",
+          "wgmma/q128.kv128.rescale=stale.sched=persist.pack=yes"}},
         {192, {"wgmma/q128.kv112", "wgmma/q128.kv96.rescale=stale"}},
         {256,
          {"wgmma/q128.kv80", "wgmma/q128.kv64.rescale=stale",
-          "wgmma/q128.kv64.rescale=stale.sched=persist"}},
+          "wgmma/q128.kv64.rescale=stale.sched=persist",
+          "wgmma/q128.kv64.rescale=stale.sched=dynamic",
+          "wgmma/q64.kv64.s3.rescale=stale.pack=yes"}},
     };
     static const TableRow e4m3_rows[] = {
         {64,
@@ -181,17 +202,24 @@ Config default_config(const Signature& s, const Target& t) {
 
 Launch launch(const Signature& s, const Config& c, const Shape& shape, const Target& t) {
     const WgmmaNeeds needs = wgmma_needs(s, c);
-    const std::uint32_t heads = static_cast<std::uint32_t>(shape.batch) * shape.heads_q;
-    const std::uint32_t tiles = heads * ((shape.seqlen_q + c["q"] - 1) / c["q"]);
+    const int group = c["pack"] == 1 ? packed_heads(shape) : 1;
+    const std::uint32_t groups = static_cast<std::uint32_t>(shape.batch) * (shape.heads_q / group);
+    const std::uint32_t tiles = groups * ((shape.seqlen_q * group + c["q"] - 1) / c["q"]);
     Launch launch;
-    launch.ctas = c["sched"] == persistent
-                      ? std::min(tiles, static_cast<std::uint32_t>(t.multiprocessors))
-                      : tiles;
+    launch.ctas = c["sched"] == cta_per_tile
+                      ? tiles
+                      : std::min(tiles, static_cast<std::uint32_t>(t.multiprocessors));
     launch.threads_per_cta = static_cast<std::uint32_t>(needs.threads);
     launch.shared_bytes = static_cast<std::uint32_t>(needs.shared_bytes);
+    if (c["sched"] == dynamic) launch.workspace_bytes = sizeof(std::uint32_t);  // a counter
     launch.tma_rows_q = 64;
     launch.tma_rows_kv = c["kv"];
+    launch.tma_heads_q = c["pack"] == 1 ? group : 0;
     return launch;
+}
+
+bool redundant(const Config& c, const Shape& shape) {
+    return c["pack"] == 1 && packed_heads(shape) == 1;
 }
 
 // ---- ablation ---------------------------------------------------------------------------------
@@ -208,7 +236,8 @@ std::vector<AblationStep> ablation() {
           {"pp", {0}},
           {"sched", {cta_per_tile}},
           {"qs", {1}},
-          {"sec", {0}}}},
+          {"sec", {0}},
+          {"pack", {0}}}},
         {"shared K and V",
          "two or three consumer warpgroups read the same K and V",
          {{"q", {128, 192}}}},
@@ -227,12 +256,13 @@ std::vector<AblationStep> ablation() {
          "no maximum is taken, a tile's row sums tell when to rescale",
          {{"rescale", {stale}}}},
         {"persistent CTAs",
-         "a CTA per SM takes q-tiles by turns, the next one's Q may come early",
-         {{"sched", {persistent}}, {"qs", {1, 2}}, {"odd", {0, 1}}}},
+         "a CTA per SM takes q-tiles by turns or as they are left, the next one's Q may come early",
+         {{"sched", {persistent, dynamic}}, {"qs", {1, 2}}, {"odd", {0, 1}}}},
         {"longest q-tile first",
          "causal q-tiles start longest first over sections of 8 or 32 heads, in persistent CTAs or "
          "not",
-         {{"sec", {8, 32}}, {"sched", {cta_per_tile, persistent}}}},
+         {{"sec", {8, 32}}, {"sched", {cta_per_tile, persistent, dynamic}}}},
+        {"packed heads", "query heads that read one kv head share q-tiles", {{"pack", {1}}}},
     };
 }
 
@@ -266,7 +296,7 @@ WgmmaNeeds wgmma_needs(const Signature& signature, const Config& config) {
     needs.value_columns = (signature.value_dim() + 15) / 16 * 16;
     needs.accumulators = config["kv"] / 2 + bytes * config["kv"] / 4 + needs.value_columns / 2;
     Split split = (needs.transposes ? transposing : splits)[needs.consumers - 1];
-    if (config["sched"] == persistent && needs.consumers == 2)
+    if (config["sched"] != cta_per_tile && needs.consumers == 2)
         split = {40, 232};  // the list of tiles needs more
     needs.producer_registers = split.producer;
     needs.consumer_registers = split.consumer;
@@ -275,10 +305,17 @@ WgmmaNeeds wgmma_needs(const Signature& signature, const Config& config) {
     const int transposed_bytes =
         needs.transposes ? (config["kv"] + 127) / 128 * needs.value_columns * 128 : 0;
     const int barriers = 16 * (config["qs"] + (needs.transposes ? 3 : 2) * config["s"]);
+    const int hand_over = config["sched"] == dynamic ? 16 * config["qs"] : 0;
     needs.shared_bytes =
         config["qs"] * needs.consumers * qk_chunks * 64 * 128 +
-        config["s"] * ((qk_chunks + v_chunks) * config["kv"] * 128 + transposed_bytes) + barriers;
+        config["s"] * ((qk_chunks + v_chunks) * config["kv"] * 128 + transposed_bytes) + barriers +
+        hand_over;
     return needs;
+}
+
+int packed_heads(const Shape& shape) {
+    const int heads = shape.heads_kv > 0 ? shape.heads_q / shape.heads_kv : 1;
+    return std::clamp(heads & -heads, 1, 64);
 }
 
 Family wgmma_family() {
@@ -293,7 +330,8 @@ Family wgmma_family() {
             launch,
             fields,
             wgmma_estimate_us,
-            ablation()};
+            ablation(),
+            redundant};
 }
 
 }  // namespace attune

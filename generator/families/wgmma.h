@@ -21,6 +21,10 @@ struct WgmmaNeeds {
 };
 WgmmaNeeds wgmma_needs(const Signature& signature, const Config& config);
 
+/// Query heads that share q-tiles where a config packs: the largest power of two that divides those
+/// of a kv head, at most the 64 rows of a consumer. 1: packing changes nothing.
+int packed_heads(const Shape& shape);
+
 double wgmma_estimate_us(const Problem& problem, const Config& config, const Target& target);
 
 }  // namespace attune

@@ -40,16 +40,17 @@ double wgmma_estimate_us(const Problem& problem, const Config& c, const Target& 
     const Shape& shape = problem.shape;
     if (shape.batch == 0 || shape.heads_q == 0 || shape.seqlen_q == 0) return launch_us;
     const bool causal = problem.signature.mask == Mask::causal;
-    const bool persists = c["sched"] == 1;
-    const double q_tiles = std::ceil(double(shape.seqlen_q) / c["q"]);
+    const bool persists = c["sched"] != 0;
+    const double group = c["pack"] == 1 ? packed_heads(shape) : 1;
+    const double q_tiles = std::ceil(shape.seqlen_q * group / c["q"]);
     const double full_steps = std::ceil(double(shape.seqlen_kv) / c["kv"]);
-    const double edge = causal ? 0.5 * (1 + 64.0 / c["kv"]) : 0;
+    const double edge = causal ? 0.5 * (1 + 64 / group / c["kv"]) : 0;
     const double steps = std::min(full_steps, full_steps * kept_share(problem) + edge);
     const double tile_cycles =
         steps * step_cycles(problem, c, t) + (!persists      ? tile_cycles_alone
                                               : c["qs"] == 1 ? tile_cycles_persistent
                                                              : tile_cycles_early_q);
-    const double tiles = double(shape.batch) * shape.heads_q * q_tiles;
+    const double tiles = shape.batch * (shape.heads_q / group) * q_tiles;
     double rounds = tiles / t.multiprocessors;
     if (!causal) rounds = std::ceil(rounds);
     if (causal) rounds = std::max(1.0, rounds) * (c["sec"] == 0 ? 1.15 : persists ? 1.03 : 1.06);

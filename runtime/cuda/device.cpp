@@ -129,8 +129,8 @@ public:
         const std::uint64_t strides[] = {bytes * std::uint64_t(spec.strides.row),
                                          bytes * std::uint64_t(spec.strides.head),
                                          bytes * std::uint64_t(spec.strides.batch)};
-        const std::uint32_t box[] = {std::uint32_t(128 / bytes), std::uint32_t(spec.box_rows), 1,
-                                     1};
+        const std::uint32_t box[] = {std::uint32_t(128 / bytes), std::uint32_t(spec.box_rows),
+                                     std::uint32_t(spec.box_heads), 1};
         const std::uint32_t steps[] = {1, 1, 1, 1};
         return call(Cuda::encode, &map, tensor_map_elements[static_cast<int>(spec.dtype)], 4,
                     reinterpret_cast<void*>(spec.base), sizes, strides, box, steps, 0,

@@ -22,7 +22,7 @@ struct TensorLoad {
     SharedAddress to;
     TensorMapSpec tensor;
     TensorPoint first;
-    int bytes() const { return tensor.box_rows * box_row_bytes; }
+    int bytes() const { return rows_of_box(tensor) * box_row_bytes; }
 };
 
 struct Barrier {

@@ -144,7 +144,7 @@ void CtaRunner::tensor_load(SharedAddress to, const TensorMap& map, SharedAddres
                 load.bytes(), std::int64_t(to) - shared_base,
                 to % 1024 != 0 ? "not aligned to 1024 bytes of" : "outside", grid_.shared_bytes);
         });
-    for (int row = 0; row < tensor->box_rows; ++row)
+    for (int row = 0; row < rows_of_box(*tensor); ++row)
         if (const BoxRow line = box_row(*tensor, first, row); line.bytes > 0)
             check_global_range(reinterpret_cast<std::uint64_t>(line.from), line.bytes,
                                "tensor_load");
@@ -159,7 +159,7 @@ void CtaRunner::tensor_load(SharedAddress to, const TensorMap& map, SharedAddres
 }
 
 void CtaRunner::land(const TensorLoad& load, Epoch epoch) {
-    for (int row = 0; row < load.tensor.box_rows; ++row) {
+    for (int row = 0; row < rows_of_box(load.tensor); ++row) {
         std::array<std::byte, box_row_bytes> bytes{};
         const BoxRow line = box_row(load.tensor, load.first, row);
         if (line.bytes > 0) std::memcpy(bytes.data() + line.begin, line.from, line.bytes);

@@ -16,7 +16,7 @@ struct Encoded {
 static_assert(sizeof(Encoded) <= sizeof(TensorMap) && std::is_trivially_copyable_v<Encoded>);
 
 constexpr std::uint64_t encoded_mark = 0x7265706f6f6c6d65;
-constexpr int max_box_rows = 256;
+constexpr int max_box = 256;
 
 const char* fault_of(const TensorMapSpec& spec) {
     const TensorStrides& s = spec.strides;
@@ -26,7 +26,8 @@ const char* fault_of(const TensorMapSpec& spec) {
         return "its strides are not multiples of 16 bytes";
     if (s.row < 0 || s.head < 0 || s.batch < 0) return "a stride is negative";
     if (std::min({spec.columns, spec.rows, spec.heads, spec.batch}) < 1) return "a size is not > 0";
-    if (spec.box_rows < 1 || spec.box_rows > max_box_rows) return "a box has 1 .. 256 rows";
+    if (spec.box_rows < 1 || spec.box_rows > max_box) return "a box has 1 .. 256 rows";
+    if (spec.box_heads < 1 || spec.box_heads > max_box) return "a box has 1 .. 256 heads";
     return nullptr;
 }
 
@@ -54,12 +55,14 @@ BoxRow box_row(const TensorMapSpec& tensor, const TensorPoint& first, int row) {
     const int width = element_bytes(tensor.dtype);
     const long long column = std::max(first.column, 0);
     const long long end = std::min(first.column + box_row_bytes / width, tensor.columns);
-    if (!inside(first.row + row, tensor.rows) || !inside(first.head, tensor.heads) ||
+    const int head = first.head + row / tensor.box_rows;
+    row = first.row + row % tensor.box_rows;
+    if (!inside(row, tensor.rows) || !inside(head, tensor.heads) ||
         !inside(first.batch, tensor.batch) || column >= end)
         return {};
     const TensorStrides& strides = tensor.strides;
-    const long long element = first.batch * strides.batch + first.head * strides.head +
-                              (first.row + row) * strides.row + column;
+    const long long element =
+        first.batch * strides.batch + head * strides.head + row * strides.row + column;
     return {reinterpret_cast<const std::byte*>(tensor.base) + width * element,
             static_cast<int>(width * (column - first.column)),
             static_cast<int>(width * (end - column))};

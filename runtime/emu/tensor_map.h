@@ -16,7 +16,13 @@ Result<void> encode_tensor_map(const TensorMapSpec& spec, TensorMap& map);
 /// Empty if the bits were never encoded here.
 std::optional<TensorMapSpec> decode_tensor_map(const TensorMap& map);
 
-/// One row of a box: bytes `begin` .. `begin + bytes` of its 128 lie in the tensor, at `from`.
+/// Rows of a box, all heads together.
+constexpr int rows_of_box(const TensorMapSpec& tensor) {
+    return tensor.box_rows * tensor.box_heads;
+}
+
+/// One row of a box, those of its first head first: bytes `begin` .. `begin + bytes` of its 128 lie
+/// in the tensor, at `from`.
 struct BoxRow {
     const std::byte* from = nullptr;
     int begin = 0;

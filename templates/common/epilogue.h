@@ -55,19 +55,18 @@ ATTUNE_DEVICE void store_row(const float (&o)[L::d_tiles][4], int half, float fa
 }
 
 /// Each warp stores its own rows, O times `scale`.
-template <class L>
+template <class L, bool packed>
 ATTUNE_DEVICE void store_rows(typename L::Output& o, const typename L::Softmax& softmax,
-                              const OutputTile& out, float scale = 1.0f) {
+                              const OutputTile<packed>& out, float scale = 1.0f) {
     const int lane = lane_index();
     ATTUNE_UNROLL
     for (int i = 0; i < 2 * L::m_blocks; ++i) {
         const int row = L::warp_row() + L::Fragments::row(i, lane);
         const float sum = softmax.sum[i];
         const bool valid = row < out.rows;
-        store_row<L>(o[i / 2], i % 2, L::Softmax::reciprocal(sum) * scale,
-                     out.o + row * out.row_stride, valid);
+        store_row<L>(o[i / 2], i % 2, L::Softmax::reciprocal(sum) * scale, out.o_row(row), valid);
         if (L::write_lse && valid && lane % 4 == 0)
-            store_global_f32(out.lse + row, L::Softmax::lse(softmax.reference[i], sum));
+            store_global_f32(out.lse_of(row), L::Softmax::lse(softmax.reference[i], sum));
     }
 }
 

@@ -7,7 +7,7 @@ namespace attune {
 
 struct Work {
     int batch;
-    int head;  // query head
+    int head;  // query head, or a group of them (packing.h)
     int q_tile;
 };
 

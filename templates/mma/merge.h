@@ -19,7 +19,7 @@ public:
     ATTUNE_DEVICE explicit Merge(SharedAddress shared) : shared_(shared) {}
 
     ATTUNE_DEVICE void run(typename L::Output& o, const Softmax& softmax,
-                           const OutputTile& out) const {
+                           const OutputTile<>& out) const {
         cta_sync();  // all are done with the K/V ring this memory was
         write_stats(softmax);
         cta_sync();  // every warp's statistics are there
@@ -76,7 +76,7 @@ private:
         }
     }
 
-    ATTUNE_DEVICE void store(const OutputTile& out) const {
+    ATTUNE_DEVICE void store(const OutputTile<>& out) const {
         for (int i = thread_index(); i < V::tile_q * (V::head_dim / 8); i += L::threads) {
             const int row = i / (V::head_dim / 8), chunk = i % (V::head_dim / 8);
             if (row >= out.rows) continue;
@@ -106,7 +106,7 @@ private:
 template <class V>
 ATTUNE_DEVICE void store_tile(typename Layout<V>::Output& o,
                               const typename Layout<V>::Softmax& softmax, SharedAddress shared,
-                              const OutputTile& out) {
+                              const OutputTile<>& out) {
     if constexpr (Layout<V>::split_kv) {
         Merge<V>(shared).run(o, softmax, out);
     } else {

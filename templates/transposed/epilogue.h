@@ -41,7 +41,7 @@ struct ColumnWords {
 template <class V>
 ATTUNE_DEVICE void store_tile(const typename Layout<V>::Output& o,
                               const typename Layout<V>::Softmax& softmax, SharedAddress,
-                              const OutputTile& out) {
+                              const OutputTile<>& out) {
     using L = Layout<V>;
     using A = typename L::A;
     const int lane = lane_index();

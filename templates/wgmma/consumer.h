@@ -2,6 +2,7 @@
 #pragma once
 
 #include "templates/common/epilogue.h"
+#include "templates/wgmma/hand_over.h"
 #include "templates/wgmma/worklist.h"
 
 namespace attune {
@@ -36,23 +37,34 @@ class Consumer {
     static constexpr bool bounds_steps = L::transposes && !Softmax::exact;
 
 public:
-    ATTUNE_DEVICE Consumer(const AttentionParams& p, SharedAddress shared)
-        : p_(p),
-          mask_{p.seqlen_kv, p.seqlen_kv - p.seqlen_q},
+    ATTUNE_DEVICE Consumer(const TmaAttentionParams& p, SharedAddress shared)
+        : p_(p.attention),
+          mask_(L::mask(p)),
           barriers_(shared),
+          hand_over_(shared),
           q_ring_(matrix_descriptor(shared + L::consumer() * L::qk_chunks * L::q_chunk_bytes, 16)),
           k_ring_(matrix_descriptor(shared + L::k_offset, 16)),
           v_ring_(matrix_descriptor(shared + L::pv_offset, L::pv_leading_bytes)),
-          softmax_(p.scale_log2) {}
+          softmax_(p_.scale_log2) {}
 
     ATTUNE_DEVICE void run() {
         if (V::ping_pong && L::consumer() == L::consumers - 1) named_arrive(turn_of(0), 256);
-        Worklist<V> list(p_);
         Work work;
-        while (list.next(work)) q_tile(work);
+        if constexpr (L::handed_on) {
+            while (take(work)) q_tile(work);
+        } else {
+            Worklist<V> list(p_, mask_.packing);
+            while (list.next(work)) q_tile(work);
+        }
     }
 
 private:
+    /// Waits for the next Q, or for there being none.
+    ATTUNE_DEVICE bool take(Work& work) const {
+        mbarrier_wait(barriers_.q_full(q_.slot), q_.parity);
+        return hand_over_.take(q_.slot, work);
+    }
+
     ATTUNE_DEVICE void q_tile(const Work& work) {
         const int first_row = work.q_tile * V::tile_q;
         first_row_ = first_row + L::consumer() * 64;
@@ -63,8 +75,8 @@ private:
         Output o;
         ATTUNE_UNROLL
         for (int i = 0; i < 4 * L::d_tiles; ++i) o[0][i / 4][i % 4] = 0;
-        if (loaded > 0) {
-            mbarrier_wait(barriers_.q_full(q_.slot), q_.parity);
+        if (loaded > 0 || L::handed_on) {
+            if constexpr (!L::handed_on) mbarrier_wait(barriers_.q_full(q_.slot), q_.parity);
             skip(loaded - tiles, loaded);
             if (tiles > 0)
                 walk(tiles, o);
@@ -261,12 +273,14 @@ private:
     }
 
     ATTUNE_DEVICE void store(const Work& work, Output& o) const {
-        store_rows<L>(o, softmax_, output_tile<V>(p_, work, work.q_tile * V::tile_q), value_scale_);
+        store_rows<L>(o, softmax_, output_tile<V>(p_, work, work.q_tile * V::tile_q, mask_.packing),
+                      value_scale_);
     }
 
     const AttentionParams& p_;
-    KeyMask<V::causal> mask_;
+    typename L::Mask mask_;
     Barriers<V> barriers_;
+    HandOver<V> hand_over_;
     MatrixDescriptor q_ring_, k_ring_, v_ring_;
     Softmax softmax_;
     Cursor<V::q_stages> q_;

@@ -15,10 +15,11 @@ ATTUNE_DEVICE void attention_forward(const TmaAttentionParams& p) {
     if (warp_index() < 4) {
         registers_shrink<V::producer_registers>();
         if (thread_index() == 0) Producer<V>(p, shared).run();
-        if (Layout<V>::transposes && warp_index() > 0) Transposer<V>(p.attention, shared).run();
+        if constexpr (Layout<V>::transposes)
+            if (warp_index() > 0) Transposer<V>(p, shared).run();
     } else {
         registers_grow<V::consumer_registers>();
-        Consumer<V>(p.attention, shared).run();
+        Consumer<V>(p, shared).run();
     }
 }
 

@@ -5,9 +5,12 @@
 #include "templates/abi.h"
 #include "templates/common/cursor.h"
 #include "templates/common/element.h"
+#include "templates/common/mask.h"
 #include "templates/common/softmax.h"
 
 namespace attune {
+
+enum Schedule { cta_per_tile = 0, persistent = 1, dynamic = 2 };
 
 template <class V>
 struct Layout {
@@ -50,6 +53,18 @@ struct Layout {
     static constexpr int transposed_bytes =
         transposes ? (V::tile_kv + 127) / 128 * transposed_chunk_bytes : 0;
     static constexpr int barrier_offset = transposed_offset + V::stages * transposed_bytes;
+    // Where the producer tells the consumers what to work on: for each slot of Q.
+    static constexpr bool handed_on = V::schedule == dynamic;
+    static constexpr int work_offset =
+        barrier_offset + 16 * (V::q_stages + (transposes ? 3 : 2) * V::stages);
+
+    static constexpr bool packed = V::pack != 0;
+    using Packing = attune::Packing<packed>;
+    using Mask = KeyMask<V::causal, packed>;
+    ATTUNE_DEVICE static Mask mask(const TmaAttentionParams& p) {
+        const AttentionParams& a = p.attention;
+        return {a.seqlen_kv, a.seqlen_kv - a.seqlen_q, Packing(p.pack_shift)};
+    }
 
     // V as P V takes it, and how far on a step of it lies.
     static constexpr int pv_offset = transposes ? transposed_offset : v_offset;

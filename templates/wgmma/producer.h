@@ -1,6 +1,7 @@
 // The producer: one thread that keeps the rings filled.
 #pragma once
 
+#include "templates/wgmma/hand_over.h"
 #include "templates/wgmma/worklist.h"
 
 namespace attune {
@@ -11,33 +12,48 @@ class Producer {
 
 public:
     ATTUNE_DEVICE Producer(const TmaAttentionParams& p, SharedAddress shared)
-        : p_(p), shared_(shared), barriers_(shared) {}
+        : p_(p), shared_(shared), barriers_(shared), hand_over_(shared) {}
 
     ATTUNE_DEVICE void run() {
         const AttentionParams& a = p_.attention;
-        const KeyMask<V::causal> mask{a.seqlen_kv, a.seqlen_kv - a.seqlen_q};
-        Worklist<V> list(a);
+        const typename L::Mask mask = L::mask(p_);
+        Worklist<V> list(a, mask.packing);
         Work work;
         while (list.next(work)) {
             const int first_row = work.q_tile * V::tile_q;
             const int tiles = kv_tiles<V>(mask, first_row, V::tile_q, a.seqlen_q);
-            if (tiles == 0) continue;
-            load_q(work, first_row);
-            const int kv_head = work.head / (a.heads_q / a.heads_kv);
+            if (tiles == 0 && !L::handed_on) continue;
+            load_q(work, first_row, mask.packing);
+            const int kv_head = mask.packing.first_head(work.head) / (a.heads_q / a.heads_kv);
             for (int tile = tiles - 1; tile >= 0; --tile) load_kv(work.batch, kv_head, tile);
         }
+        if constexpr (L::handed_on) end();
     }
 
 private:
-    ATTUNE_DEVICE void load_q(const Work& work, int first_row) {
+    using Packing = typename L::Packing;
+
+    ATTUNE_DEVICE void load_q(const Work& work, int first_row, const Packing& packing) {
         mbarrier_wait(barriers_.q_empty(q_.slot), q_.parity ^ 1);
+        if (L::handed_on) hand_over_.put(q_.slot, work);
         mbarrier_arrive_expect(barriers_.q_full(q_.slot), L::q_bytes);
         const SharedAddress tile = shared_ + q_.slot * L::q_bytes;
-        for (int w = 0; w < L::consumers; ++w)
+        const int head = packing.first_head(work.head);
+        for (int w = 0; w < L::consumers; ++w) {
+            const int query = packing.query(first_row + 64 * w);
+            // Packed, the heads are the map's rows.
             load<L::qk_chunks>(p_.q, tile + w * L::qk_chunks * L::q_chunk_bytes, L::q_chunk_bytes,
-                               barriers_.q_full(q_.slot), first_row + 64 * w, work.head,
-                               work.batch);
+                               barriers_.q_full(q_.slot), L::packed ? head : query,
+                               L::packed ? query : head, work.batch);
+        }
         q_.next();
+    }
+
+    /// Instead of another Q.
+    ATTUNE_DEVICE void end() {
+        mbarrier_wait(barriers_.q_empty(q_.slot), q_.parity ^ 1);
+        hand_over_.put_end(q_.slot);
+        mbarrier_arrive(barriers_.q_full(q_.slot));
     }
 
     ATTUNE_DEVICE void load_kv(int batch, int head, int tile) {
@@ -63,6 +79,7 @@ private:
     const TmaAttentionParams& p_;
     SharedAddress shared_;
     Barriers<V> barriers_;
+    HandOver<V> hand_over_;
     Cursor<V::q_stages> q_;
     Cursor<V::stages> kv_;
 };

@@ -18,19 +18,21 @@ class Transposer {
     static constexpr int in_flight = 2;
 
 public:
-    ATTUNE_DEVICE Transposer(const AttentionParams& p, SharedAddress shared)
+    ATTUNE_DEVICE Transposer(const TmaAttentionParams& p, SharedAddress shared)
         : p_(p),
           barriers_(shared),
           from_(shared + L::v_offset + source()),
           to_(shared + L::transposed_offset + target()) {}
 
     ATTUNE_DEVICE void run() {
-        const KeyMask<V::causal> mask{p_.seqlen_kv, p_.seqlen_kv - p_.seqlen_q};
-        Worklist<V> list(p_);
+        static_assert(!L::handed_on && !L::packed,
+                      "the generator refuses both for one-byte operands");
+        const typename L::Mask mask = L::mask(p_);
+        Worklist<V> list(p_.attention, mask.packing);
         Work work;
         while (list.next(work)) {
             const int first_row = work.q_tile * V::tile_q;
-            const int tiles = kv_tiles<V>(mask, first_row, V::tile_q, p_.seqlen_q);
+            const int tiles = kv_tiles<V>(mask, first_row, V::tile_q, p_.attention.seqlen_q);
             for (int i = 0; i < tiles; ++i) transpose_tile();
         }
     }
@@ -92,7 +94,7 @@ private:
         stmatrix_x4(at, columns);
     }
 
-    const AttentionParams& p_;
+    const TmaAttentionParams& p_;
     Barriers<V> barriers_;
     SharedAddress from_, to_;
     Cursor<V::stages> slot_;

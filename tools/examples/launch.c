@@ -121,9 +121,20 @@ static int make_tensor(attune_context* context, const attune_problem* p, int whi
            attune_copy_to_device(context, t->device, t->host, bytes) == ATTUNE_OK;
 }
 
+/* All zero, as a kernel wants it and leaves it. */
+static int make_workspace(attune_context* context, size_t bytes, void** workspace) {
+    *workspace = NULL;
+    if (bytes == 0) return 1;
+    void* zeros = calloc(bytes, 1);
+    const int made = zeros != NULL && attune_alloc(context, bytes, workspace) == ATTUNE_OK &&
+                     attune_copy_to_device(context, *workspace, zeros, bytes) == ATTUNE_OK;
+    free(zeros);
+    return made;
+}
+
 static int run(attune_context* context, const attune_problem* p, const attune_answer* answer,
                tensor* t) {
-    void* workspace = NULL;
+    void* workspace;
     const attune_tensors tensors = {.struct_bytes = sizeof tensors,
                                     .q = t[Q].device,
                                     .k = t[K].device,
@@ -133,10 +144,8 @@ static int run(attune_context* context, const attune_problem* p, const attune_an
                                     .k_strides = t[K].strides,
                                     .v_strides = t[V].strides,
                                     .o_strides = t[O].strides};
-    if (answer->workspace_bytes > 0 &&
-        attune_alloc(context, answer->workspace_bytes, &workspace) != ATTUNE_OK)
-        return 0;
     const int done =
+        make_workspace(context, answer->workspace_bytes, &workspace) &&
         attune_launch(answer->kernel, p, &tensors, workspace, NULL) == ATTUNE_OK &&
         attune_synchronize(context) == ATTUNE_OK &&
         attune_copy_to_host(context, t[O].host, t[O].device, t[O].count * 2) == ATTUNE_OK;

@@ -69,7 +69,7 @@ def ours(attune, answer, problem, inputs):
     # What the kernel does not write shows as an error.
     o = torch.full((*q.shape[:3], problem.head_dim_v), math.nan, dtype=of, device=q.device)
     lse = torch.empty(q.shape[:3], device=q.device) if problem.lse else None
-    workspace = torch.empty(answer.workspace_bytes, dtype=torch.uint8, device=q.device)
+    workspace = torch.zeros(answer.workspace_bytes, dtype=torch.uint8, device=q.device)
     tensors = Tensors(
         ctypes.sizeof(Tensors),
         o=o.data_ptr(),
