@@ -144,7 +144,7 @@ TEST(GridPacking, IsRightForEveryRatioOfHeads) {
           "b1.h128.kv1.q2.k70", "b1.h71.kv1.q2.k40", "b2.h4.kv2.q70.k0"})
         for (const char* signature : {"bf16.d40.causal.lse", "f16.d32.full.lse"})
             for (const char* text : {"wgmma/q128.kv48.rescale=moved.pp=yes.pack=yes",
-                                     "wgmma/q192.kv64.s3.qs2.sched=dynamic.pack=yes"}) {
+                                     "wgmma/q192.kv64.s3.qs2.sched=dynamic.ahead=yes.pack=yes"}) {
                 const Problem problem{*Signature::parse(signature), *Shape::parse(shape)};
                 const Config config = *Config::parse(text);
                 if (!find_family("wgmma")->applicable(problem.signature, bed.target()))

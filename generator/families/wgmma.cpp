@@ -78,6 +78,12 @@ std::vector<Axis> axes() {
          {},
          0,
          "longest q-tile first over sections of so many heads; 0: q-tiles of a head in order"},
+        {"ahead",
+         "ahead",
+         {0, 1},
+         {"no", "yes"},
+         0,
+         "Q K^T of the next q-tile's first step runs while O of a q-tile is stored"},
         {"pack",
          "pack",
          {0, 1},
@@ -141,13 +147,19 @@ std::vector<Constraint> constraints() {
          "a second slot for Q needs a CTA with more than one q-tile",
          {"qs", "sched"},
          q_stages_mean_something},
+        {"next scores",
+         "the next q-tile's Q K^T needs a CTA with more than one q-tile",
+         {"sched", "ahead"},
+         [](const Signature&, const Config& c, const Target&) {
+             return c["ahead"] == 0 || c["sched"] != cta_per_tile;
+         }},
         {"order", "sections of heads need a causal mask", {"sec"}, sections_mean_something},
     };
 }
 
 /// FlashAttention-3's sm_90 table (tile_q x tile_kv, two stages) with its exact softmax, by
-/// head_dim; then what won on an H200 (docs/perf-notes.md), and packed and dynamic ones, not yet
-/// measured.
+/// head_dim; then what won on an H200 (docs/perf-notes.md), and ones with the axes ahead, pack and
+/// sched=dynamic, not yet measured.
 std::vector<Config> table_points(const Signature& s, const Target&) {
     static const TableRow rows[] = {
         {64,
@@ -156,6 +168,7 @@ std::vector<Config> table_points(const Signature& s, const Target&) {
           "wgmma/q192.kv96.s3.rescale=stale.sched=dynamic",
           "wgmma/q192.kv64.s6.qs2.rescale=stale.sched=persist",
           "wgmma/q192.kv64.s6.qs2.rescale=stale.odd=overlap.sched=persist",
+          "wgmma/q192.kv64.s6.qs2.rescale=stale.odd=overlap.sched=persist.ahead=yes",
           "wgmma/q64.kv128.s6.rescale=stale.pack=yes",
           "wgmma/q128.kv128.s4.rescale=stale.sched=persist.pack=yes"}},
         {96, {"wgmma/q128.kv128", "wgmma/q192.kv144", "wgmma/q192.kv80.s3.rescale=stale"}},
@@ -163,6 +176,8 @@ std::vector<Config> table_points(const Signature& s, const Target&) {
          {"wgmma/q128.kv128", "wgmma/q128.kv176", "wgmma/q128.kv128.rescale=stale.sched=persist",
           "wgmma/q128.kv128.rescale=stale.sched=dynamic", "wgmma/q192.kv64.s3.rescale=stale",
           "wgmma/q192.kv64.s4.qs2.rescale=stale.odd=overlap.sched=persist",
+          "wgmma/q192.kv64.s4.qs2.rescale=stale.odd=overlap.sched=persist.ahead=yes",
+          "wgmma/q128.kv128.rescale=stale.sched=persist.ahead=yes",
           "wgmma/q128.kv64.s4.qs2.rescale=stale.sched=persist", "wgmma/q128.kv144.rescale=stale",
           "wgmma/q64.kv128.s3.rescale=stale.pack=yes",
           "wgmma/q128.kv128.rescale=stale.sched=persist.pack=yes"}},
@@ -170,6 +185,7 @@ std::vector<Config> table_points(const Signature& s, const Target&) {
         {256,
          {"wgmma/q128.kv80", "wgmma/q128.kv64.rescale=stale",
           "wgmma/q128.kv64.rescale=stale.sched=persist",
+          "wgmma/q128.kv64.rescale=stale.sched=persist.ahead=yes",
           "wgmma/q128.kv64.rescale=stale.sched=dynamic",
           "wgmma/q64.kv64.s3.rescale=stale.pack=yes"}},
     };
@@ -236,6 +252,7 @@ std::vector<AblationStep> ablation() {
           {"pp", {0}},
           {"sched", {cta_per_tile}},
           {"qs", {1}},
+          {"ahead", {0}},
           {"sec", {0}},
           {"pack", {0}}}},
         {"shared K and V",
@@ -258,6 +275,9 @@ std::vector<AblationStep> ablation() {
         {"persistent CTAs",
          "a CTA per SM takes q-tiles by turns or as they are left, the next one's Q may come early",
          {{"sched", {persistent, dynamic}}, {"qs", {1, 2}}, {"odd", {0, 1}}}},
+        {"next scores",
+         "Q K^T of the next q-tile's first step runs under the store of O",
+         {{"ahead", {1}}, {"qs", {1, 2}}}},
         {"longest q-tile first",
          "causal q-tiles start longest first over sections of 8 or 32 heads, in persistent CTAs or "
          "not",

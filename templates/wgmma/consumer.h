@@ -49,62 +49,85 @@ public:
 
     ATTUNE_DEVICE void run() {
         if (V::ping_pong && L::consumer() == L::consumers - 1) named_arrive(turn_of(0), 256);
+        Worklist<V> list(p_, mask_.packing);
         Work work;
-        if constexpr (L::handed_on) {
-            while (take(work)) q_tile(work);
-        } else {
-            Worklist<V> list(p_, mask_.packing);
-            while (list.next(work)) q_tile(work);
+        Scores s;  // of a q-tile's first step
+        bool more = next(list, work);
+        if (V::ahead && more && begin(work)) first_scores(s, [] {});
+        while (more) {
+            if (!V::ahead) begin(work);
+            Output o;
+            attend(work, s, o);
+            const Work done = work;
+            more = next(list, work);
+            // In two branches, for ptxas waits for every wgmma where an S in flight meets another.
+            if (V::ahead && more && begin(work)) {
+                first_scores(s, [&] { store(done, o); });
+            } else {
+                clear(s);
+                store(done, o);
+            }
         }
     }
 
 private:
-    /// Waits for the next Q, or for there being none.
-    ATTUNE_DEVICE bool take(Work& work) const {
-        mbarrier_wait(barriers_.q_full(q_.slot), q_.parity);
-        return hand_over_.take(q_.slot, work);
+    /// Handed on, once Q is there or there is no more.
+    ATTUNE_DEVICE bool next(Worklist<V>& list, Work& work) const {
+        if constexpr (L::handed_on) {
+            mbarrier_wait(barriers_.q_full(q_.slot), q_.parity);
+            return hand_over_.take(q_.slot, work);
+        } else {
+            return list.next(work);
+        }
     }
 
-    ATTUNE_DEVICE void q_tile(const Work& work) {
+    /// Q of a q-tile is there, and the kv tiles that this warpgroup attends are next. False where
+    /// there is none.
+    ATTUNE_DEVICE bool begin(const Work& work) {
         const int first_row = work.q_tile * V::tile_q;
         first_row_ = first_row + L::consumer() * 64;
-        const int tiles = kv_tiles<V>(mask_, first_row_, 64, p_.seqlen_q);
+        tiles_ = kv_tiles<V>(mask_, first_row_, 64, p_.seqlen_q);
         const int loaded = kv_tiles<V>(mask_, first_row, V::tile_q, p_.seqlen_q);
-        softmax_.reset();
-        take_scales(work);
-        Output o;
-        ATTUNE_UNROLL
-        for (int i = 0; i < 4 * L::d_tiles; ++i) o[0][i / 4][i % 4] = 0;
         if (loaded > 0 || L::handed_on) {
             if constexpr (!L::handed_on) mbarrier_wait(barriers_.q_full(q_.slot), q_.parity);
-            skip(loaded - tiles, loaded);
-            if (tiles > 0)
-                walk(tiles, o);
-            else
-                release_q();
+            skip(loaded - tiles_, loaded);
+            if (tiles_ == 0) release_q();
         }
-        softmax_.finish(o);
-        store(work, o);
+        return tiles_ > 0;
+    }
+
+    /// The q-tile begun: O, not yet divided by its sums.
+    ATTUNE_DEVICE void attend(const Work& work, Scores& s, Output& o) {
+        softmax_.reset();
+        take_scales(work);
+        clear(o);
+        if (tiles_ > 0) {
+            if (!V::ahead) first_scores(s, [] {});
+            walk(tiles_, s, o);
+        }
+    }
+
+    /// `meanwhile` runs under Q K^T.
+    template <class Meanwhile>
+    ATTUNE_DEVICE void first_scores(Scores& s, Meanwhile meanwhile) {
+        multiply_qk(s);
+        meanwhile();
+        wgmma_wait<0>();
+        pin<4 * L::n_tiles>(&s[0][0][0]);
+        release_k();
     }
 
     /// Softmax of a tile runs under P V of the one before (V::overlap): edge tiles one after the
     /// other, then two steps a trip, so that P alternates between two register sets without moves.
     /// An odd step is one of the edge tiles' kind, or (V::odd_overlap) comes last with its own end.
-    ATTUNE_DEVICE void walk(int tiles, Output& o) {
+    ATTUNE_DEVICE void walk(int tiles, Scores& first, Output& o) {
         const int whole = V::overlap ? mask_.whole_tiles(first_row_, V::tile_kv) : 0;
         const int overlapped = whole < tiles ? whole : tiles - 1;
         const int serial = tiles - (V::odd_overlap ? overlapped : overlapped & ~1);
         P p, other;
-        {
-            Scores s;
-            multiply_qk(s);
-            wgmma_wait<0>();
-            pin<4 * L::n_tiles>(&s[0][0][0]);
-            release_k();
-            mask_edge(s, tiles - 1);
-            softmax_.raise(softmax_.maxima(s, 0, L::n_tiles));  // O is still 0
-            softmax_.take(exponentiate(s, p).all);
-        }
+        mask_edge(first, tiles - 1);
+        softmax_.raise(softmax_.maxima(first, 0, L::n_tiles));  // O is still 0
+        softmax_.take(exponentiate(first, p).all);
         int step = 1;
         ATTUNE_UNROLL_N(1)
         for (; step < serial; ++step) advance_by_one<true>(tiles - 1 - step, p, p, o);
@@ -248,6 +271,12 @@ private:
         }
     }
 
+    template <int tiles>
+    ATTUNE_DEVICE static void clear(float (&x)[1][tiles][4]) {
+        ATTUNE_UNROLL
+        for (int i = 0; i < 4 * tiles; ++i) x[0][i / 4][i % 4] = 0;
+    }
+
     ATTUNE_DEVICE static void settle_o(Output& o) {
         wgmma_wait<0>();
         pin<4 * L::d_tiles>(&o[0][0][0]);
@@ -272,7 +301,8 @@ private:
         named_arrive(turn_of((L::consumer() + 1) % L::consumers), 256);
     }
 
-    ATTUNE_DEVICE void store(const Work& work, Output& o) const {
+    ATTUNE_DEVICE void store(const Work& work, Output& o) {
+        softmax_.finish(o);
         store_rows<L>(o, softmax_, output_tile<V>(p_, work, work.q_tile * V::tile_q, mask_.packing),
                       value_scale_);
     }
@@ -286,6 +316,7 @@ private:
     Cursor<V::q_stages> q_;
     Cursor<V::stages> k_, v_;
     int first_row_ = 0;  // of this warpgroup
+    int tiles_ = 0;      // of kv that its rows attend
     float value_scale_ = 1;
 };
 
