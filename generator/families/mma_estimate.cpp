@@ -25,18 +25,19 @@ constexpr double launch_us = 3;
 
 /// By the rescale axis: operations per score (scale, maximum or check, sum, conversion), operations
 /// on each O element per step; and registers beside the accumulators without which ptxas spills
-/// more than a few: `registers`, `of_outputs` of those of O and 3/4 of those of S, fitted to 928
-/// kernels.
+/// more than 64 bytes: `registers`, `of_outputs` of those of O and 3/4 of those of S, fitted to 928
+/// kernels, then raised until the estimates for every GPU known kept to it.
 struct SoftmaxCost {
     double per_score, per_output;
     double registers, of_outputs;
 };
 constexpr SoftmaxCost softmax_costs[] = {{5.5, 4, 42, 0.25},
-                                         {3.7, 0.4, 20, 0.25},
+                                         {3.7, 0.4, 46, 0.25},
                                          {7.4, 8, 42, 0.25},
-                                         {3.9, 0.2, 34, 0},
+                                         {3.9, 0.2, 62, 0},
                                          {3.9, 0.2, 50, 0.25}};
-constexpr double mixed_share = 0.87;  // of softmax, when its exp2 issue among MMAs
+constexpr double causal_registers = 20;  // more, for the mask of edge tiles
+constexpr double mixed_share = 0.87;     // of softmax, when its exp2 issue among MMAs
 
 /// What mma.sync reaches of the dense rate: that is another instruction's from sm_90 on (644 of 989
 /// TFLOP/s on an H200), but for sm_120.
@@ -46,18 +47,20 @@ double mma_share(const Target& t) {
 }
 
 /// Cycles of an SM for the registers that ptxas spills in one kv step.
-double spill_cycles(const MmaNeeds& needs, const Config& c, const Target& t) {
+double spill_cycles(const MmaNeeds& needs, const Signature& s, const Config& c, const Target& t) {
     const SoftmaxCost& cost = softmax_costs[c["rescale"]];
     const double outputs = needs.rows_per_warp * needs.head_dim_padded / 32.0;
     const double scores = needs.rows_per_warp * needs.keys_per_warp / 32.0;
     const double wanted = needs.accumulators + cost.registers + cost.of_outputs * outputs +
-                          0.75 * scores + (c["u"] == 2 ? 16 : 0);
+                          0.75 * scores + (c["u"] == 2 ? 16 : 0) +
+                          (s.mask == Mask::causal ? causal_registers : 0);
     const double spilled = std::max(0.0, wanted - mma_register_cap(c, t));
     return 4 * spilled * needs.threads * 8 / shared_bytes_per_cycle;
 }
 
 /// Cycles of an SM for one kv step of one of its `resident` CTAs.
-double step_cycles(const MmaNeeds& needs, const Config& c, const Target& t, int resident) {
+double step_cycles(const MmaNeeds& needs, const Signature& s, const Config& c, const Target& t,
+                   int resident) {
     const double d = needs.head_dim_padded, q = c["q"], kv = c["kv"], warps = c["w"];
     const double flop_per_cycle =
         t.dense_f16_tflops * 1e6 / (t.multiprocessors * t.boost_clock_mhz) * mma_share(t);
@@ -80,7 +83,7 @@ double step_cycles(const MmaNeeds& needs, const Config& c, const Target& t, int 
     const bool runs_ahead = c["ring"] == 1 && c["s"] > 2;
     const double waits = (step_cycles_fixed + (runs_ahead ? 0 : meeting_cycles)) / resident;
     const double cycles = busiest + rest * (0.15 + 0.13 / warps_per_scheduler) + waits;
-    return cycles * (c["dir"] == 1 ? forward_share : 1) + spill_cycles(needs, c, t);
+    return cycles * (c["dir"] == 1 ? forward_share : 1) + spill_cycles(needs, s, c, t);
 }
 
 int ctas_per_sm(const MmaNeeds& needs, const Config& c, const Target& t) {
@@ -109,8 +112,8 @@ double mma_estimate_us(const Problem& problem, const Config& c, const Target& t)
     const double steps = std::min(full_steps, full_steps * kept_share(problem) + edge);
     const bool per_head = c["grid"] == 1;
     const double ctas = double(shape.batch) * shape.heads_q * (per_head ? 1 : q_tiles);
-    const double tile_cycles =
-        steps * step_cycles(needs, c, t, resident) + tile_cycles_fixed / resident;
+    const double tile_cycles = steps * step_cycles(needs, problem.signature, c, t, resident) +
+                               tile_cycles_fixed / resident;
     // CTAs that do not fill the GPU: the busiest SM has the last one alone.
     const double per_sm = ctas / t.multiprocessors;
     const double rounds = per_sm < resident ? std::ceil(per_sm) : per_sm;
