@@ -15,12 +15,12 @@ namespace {
 /// [lane][element] -> row and column.
 using Places = std::vector<std::vector<std::array<int, 2>>>;
 
-struct Case {
+struct MatrixCase {
     emu::Matrix which;
     const char* instruction;  // that the table must have, first of those of its layout
 };
 
-class EmuMatrix : public testing::TestWithParam<Case> {
+class EmuMatrix : public testing::TestWithParam<MatrixCase> {
 protected:
     void SetUp() override {
         std::ifstream file(ATTUNE_MATRIX_LAYOUTS);
@@ -92,10 +92,10 @@ TEST_P(EmuMatrix, multiplies) {
 
 INSTANTIATE_TEST_SUITE_P(
     Layouts, EmuMatrix,
-    testing::Values(Case{emu::Matrix::mfma_32x32x8, "cdna2 v_mfma_f32_32x32x8f16"},
-                    Case{emu::Matrix::mfma_16x16x16, "cdna2 v_mfma_f32_16x16x16f16"},
-                    Case{emu::Matrix::wmma_gfx11, "rdna3 v_wmma_f32_16x16x16_f16"},
-                    Case{emu::Matrix::wmma_gfx12, "rdna4 v_wmma_f32_16x16x16_f16"}));
+    testing::Values(MatrixCase{emu::Matrix::mfma_32x32x8, "cdna2 v_mfma_f32_32x32x8f16"},
+                    MatrixCase{emu::Matrix::mfma_16x16x16, "cdna2 v_mfma_f32_16x16x16f16"},
+                    MatrixCase{emu::Matrix::wmma_gfx11, "rdna3 v_wmma_f32_16x16x16_f16"},
+                    MatrixCase{emu::Matrix::wmma_gfx12, "rdna4 v_wmma_f32_16x16x16_f16"}));
 
 }  // namespace
 }  // namespace attune

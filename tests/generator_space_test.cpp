@@ -18,7 +18,7 @@ using testing::Contains;
 using testing::HasSubstr;
 using Pair = std::array<int, 4>;
 
-const Family& mma() {
+const Family& mma_family() {
     return *find_family("mma");
 }
 Signature signature(const char* text) {
@@ -30,7 +30,7 @@ Target gpu(const char* id) {
 
 std::vector<Config> legal_configs(const Signature& s, const Target& t) {
     std::vector<Config> out;
-    for_each_legal(mma(), s, t, [&](const Config& config) {
+    for_each_legal(mma_family(), s, t, [&](const Config& config) {
         out.push_back(config);
         return true;
     });
@@ -47,7 +47,7 @@ std::set<Pair> pairs_of(const std::vector<Config>& configs) {
 }
 
 bool is_constrained(const Axis& axis) {
-    for (const Constraint& constraint : mma().constraints)
+    for (const Constraint& constraint : mma_family().constraints)
         for (const char* key : constraint.axes)
             if (std::string_view(key) == axis.key) return true;
     return false;
@@ -59,7 +59,7 @@ std::size_t count_legal_by_brute_force(const Signature& s, const Target& t) {
     Config config = *Config::parse("mma/");
     std::vector<std::vector<int>> values;
     std::size_t legal = 0, free = 1;
-    for (const Axis& axis : mma().axes) {
+    for (const Axis& axis : mma_family().axes) {
         values.push_back(is_constrained(axis) ? axis.values : std::vector{axis.default_value});
         free *= axis.values.size() / values.back().size();
     }
@@ -120,7 +120,7 @@ TEST(Space, EnumerationIsLegalDistinctStableAndStops) {
     EXPECT_EQ(distinct.size(), all.size());
     EXPECT_EQ(legal_configs(s, t), all);
     int visits = 0;
-    for_each_legal(mma(), s, t, [&](const Config&) { return ++visits < 7; });
+    for_each_legal(mma_family(), s, t, [&](const Config&) { return ++visits < 7; });
     EXPECT_EQ(visits, 7);
 }
 
@@ -158,7 +158,8 @@ TEST(Space, TablePointsOfTheHandMadeKernels) {
         const Config config = *Config::parse(text);
         const Constraint* broken = broken_constraint(s, config, gpu(id));
         EXPECT_EQ(broken, nullptr) << text << " on " << id << ": " << (broken ? broken->name : "");
-        EXPECT_THAT(mma().table_points(s, gpu(id)), Contains(config)) << head_dim << " " << text;
+        EXPECT_THAT(mma_family().table_points(s, gpu(id)), Contains(config))
+            << head_dim << " " << text;
     }
 }
 
@@ -169,8 +170,8 @@ TEST(Space, FirstGenerationFormsStaySelectable) {
         for (std::size_t i = 0; i < config.values.size(); ++i)
             values.insert({int(i), config.values[i]});
     for (const char* key : {"part", "grid", "rescale", "qop", "ring", "dir", "u", "c", "s"}) {
-        const int at = int(mma().axis(key) - mma().axes.data());
-        for (int value : mma().axis(key)->values)
+        const int at = int(mma_family().axis(key) - mma_family().axes.data());
+        for (int value : mma_family().axis(key)->values)
             EXPECT_TRUE(values.contains({at, value})) << key << " " << value;
     }
 }
@@ -182,7 +183,7 @@ TEST(Space, DefaultIsLegalForEverySignatureAndTarget) {
                 const auto text = "f16.d" + std::to_string(dim) + rest;
                 const Signature s = signature(text.c_str());
                 if (!applicable_families(s, target)) continue;
-                const Config config = mma().default_config(s, target);
+                const Config config = mma_family().default_config(s, target);
                 EXPECT_EQ(broken_constraint(s, config, target), nullptr) << text << target.id;
             }
 }
@@ -191,20 +192,20 @@ TEST(PairwiseCover, HoldsEveryLegalPairAndOnlyLegalConfigs) {
     for (const auto& [text, id] : {std::pair{"f16.d256.full", "a10"}, {"bf16.d192.causal", "l4"}}) {
         const Signature s = signature(text);
         const auto all = legal_configs(s, gpu(id));
-        const auto cover = pairwise_cover(mma(), s, gpu(id), 5);
+        const auto cover = pairwise_cover(mma_family(), s, gpu(id), 5);
         EXPECT_EQ(pairs_of(cover), pairs_of(all));
         for (const Config& config : cover)
             EXPECT_EQ(broken_constraint(s, config, gpu(id)), nullptr) << config.text();
         EXPECT_LT(cover.size(), 200u);
-        EXPECT_EQ(pairwise_cover(mma(), s, gpu(id), 5), cover);
-        EXPECT_NE(pairwise_cover(mma(), s, gpu(id), 6), cover);
+        EXPECT_EQ(pairwise_cover(mma_family(), s, gpu(id), 5), cover);
+        EXPECT_NE(pairwise_cover(mma_family(), s, gpu(id), 6), cover);
     }
 }
 
 TEST(Neighbours, AreLegalOneStepAwayAndMutual) {
     const Signature s = signature("bf16.d128.causal");
     const Target t = gpu("h200");
-    const Config start = mma().default_config(s, t);
+    const Config start = mma_family().default_config(s, t);
     const auto near = neighbours(start, {s, Shape{}}, t);
     EXPECT_GT(near.size(), 5u);
     for (const Config& config : near) {
@@ -213,7 +214,7 @@ TEST(Neighbours, AreLegalOneStepAwayAndMutual) {
         for (std::size_t i = 0; i < config.values.size(); ++i) {
             if (config.values[i] == start.values[i]) continue;
             ++changed;
-            const Axis& axis = mma().axes[i];
+            const Axis& axis = mma_family().axes[i];
             const auto index = [&](int value) {
                 return std::find(axis.values.begin(), axis.values.end(), value) -
                        axis.values.begin();
@@ -259,7 +260,7 @@ TEST(Launch, Geometry) {
     const Target t = gpu("h200");
     const Config c = *Config::parse("mma/q128.kv64.w4");
     const auto launch = [&](const Config& config, const char* shape) {
-        return mma().launch(s, config, *Shape::parse(shape), t);
+        return mma_family().launch(s, config, *Shape::parse(shape), t);
     };
     // Q 128 rows and one K and one V tile of 64 rows, 256 bytes each.
     EXPECT_EQ(launch(c, "b2.h16.kv4.q1000.k77"),
@@ -278,7 +279,7 @@ TEST(Launch, NeverAsksForMoreThanTheTargetHas) {
     for (const char* id : {"a10", "a100-sxm4-80gb", "h200", "rtx-5090"})
         for (const Config& config : legal_configs(signature("bf16.d256.full"), gpu(id))) {
             const Launch launch =
-                mma().launch(signature("bf16.d256.full"), config, Shape{}, gpu(id));
+                mma_family().launch(signature("bf16.d256.full"), config, Shape{}, gpu(id));
             ASSERT_LE(launch.shared_bytes, unsigned(gpu(id).shared_bytes_per_cta)) << config.text();
             ASSERT_LE(launch.threads_per_cta, 1024u) << config.text();
         }
@@ -298,11 +299,11 @@ TEST(Registers, CapIsWhatTheCompilerGives) {
 TEST(Estimate, IsPositiveAndGrowsWithTheLengths) {
     const Target t = gpu("h200");
     for (const char* text : {"bf16.d192.causal", "f16.d256.full"})
-        for (const Config& config : pairwise_cover(mma(), signature(text), t, 1)) {
+        for (const Config& config : pairwise_cover(mma_family(), signature(text), t, 1)) {
             double last = 0, first = 0;
             for (int length : {16, 64, 256, 1024, 4096, 16384}) {
                 const Problem p{signature(text), {2, 16, 16, length, length}};
-                const double us = mma().estimate_us(p, config, t);
+                const double us = mma_family().estimate_us(p, config, t);
                 ASSERT_TRUE(std::isfinite(us) && us > 0) << config.text() << " " << length;
                 EXPECT_GE(us, last) << config.text() << " " << length;
                 if (first == 0) first = us;
@@ -318,7 +319,8 @@ TEST(Estimate, EmptyProblemsAreFinite) {
          {"b0.h1.kv1.q1.k1", "b1.h1.kv1.q0.k1", "b1.h1.kv1.q1.k0", "b1.h0.kv0.q1.k1"})
         for (const char* text : {"bf16.d64.full", "bf16.d64.causal"}) {
             const Problem p{signature(text), *Shape::parse(shape)};
-            EXPECT_TRUE(std::isfinite(mma().estimate_us(p, *Config::parse("mma/"), t))) << shape;
+            EXPECT_TRUE(std::isfinite(mma_family().estimate_us(p, *Config::parse("mma/"), t)))
+                << shape;
         }
 }
 
@@ -337,15 +339,17 @@ TEST(BestByEstimate, LeavesWhatSiliconHasNotProvenToMeasurements) {
 TEST(BestByEstimate, IsSortedLegalAndTheMinimum) {
     const Problem p = *Problem::parse("bf16.d256.causal/b2.h8.kv8.q4096.k4096");
     const Target t = gpu("a10");
-    const auto best = best_by_estimate(mma(), p, t, 20);
+    const auto best = best_by_estimate(mma_family(), p, t, 20);
     ASSERT_EQ(best.size(), 20u);
-    double least = mma().estimate_us(p, best[0], t);
+    double least = mma_family().estimate_us(p, best[0], t);
     for (const Config& config : legal_configs(p.signature, t))
-        least = std::min(least, mma().estimate_us(p, config, t));
-    EXPECT_EQ(mma().estimate_us(p, best[0], t), least);
+        least = std::min(least, mma_family().estimate_us(p, config, t));
+    EXPECT_EQ(mma_family().estimate_us(p, best[0], t), least);
     for (std::size_t i = 1; i < best.size(); ++i)
-        EXPECT_LE(mma().estimate_us(p, best[i - 1], t), mma().estimate_us(p, best[i], t));
-    EXPECT_EQ(best_by_estimate(mma(), p, t, 1u << 20).size(), legal_configs(p.signature, t).size());
+        EXPECT_LE(mma_family().estimate_us(p, best[i - 1], t),
+                  mma_family().estimate_us(p, best[i], t));
+    EXPECT_EQ(best_by_estimate(mma_family(), p, t, 1u << 20).size(),
+              legal_configs(p.signature, t).size());
 }
 
 }  // namespace

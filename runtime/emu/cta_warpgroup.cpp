@@ -11,7 +11,7 @@ namespace {
 constexpr int registers_of_multiprocessor = 65536;
 constexpr int max_registers = 255;
 /// How often a warpgroup that could go on lets another go first.
-constexpr std::uint32_t turns_per_switch = 4;
+constexpr std::uint32_t steps_per_switch = 4;
 
 /// Registers per thread that a launch of so many threads may be given.
 int launch_registers(int threads) {
@@ -55,7 +55,7 @@ void CtaRunner::warpgroup(WarpgroupStep step, int number, const WgmmaCall* call)
     if (++group.arrived == warpgroup_threads) execute(group);
     if (group.arrived != 0)
         block(State::warpgroup);
-    else if (random() % turns_per_switch == 0)
+    else if (random() % steps_per_switch == 0)
         go_to(any_ready_thread());
 }
 

@@ -14,7 +14,7 @@
 namespace attune {
 namespace {
 
-struct Arguments {
+struct ExplainArguments {
     std::string problem, device, store;
     Restriction restriction;
     int rows = 30;
@@ -67,7 +67,7 @@ std::vector<Line> measured_lines(const std::vector<Measurement>& rows, const Rec
     return lines;
 }
 
-Result<std::vector<Line>> estimated_lines(const Arguments& arguments, const Problem& problem,
+Result<std::vector<Line>> estimated_lines(const ExplainArguments& arguments, const Problem& problem,
                                           const Target& unrestricted) {
     const Target target = arguments.restriction.applied_to(unrestricted);
     const auto able = applicable_families(problem.signature, target, arguments.restriction.family);
@@ -137,7 +137,7 @@ nlohmann::json to_json(const std::vector<Line>& lines) {
     return list;
 }
 
-Result<Code> explain(const Cli& cli, const Arguments& arguments) {
+Result<Code> explain(const Cli& cli, const ExplainArguments& arguments) {
     const auto problem = Problem::parse(arguments.problem);
     if (!problem) return problem.error();
     if (auto valid = validate(*problem); !valid) return valid.error();
@@ -178,7 +178,7 @@ Result<Code> explain(const Cli& cli, const Arguments& arguments) {
 }  // namespace
 
 void add_explain_command(CLI::App& app, Cli& cli) {
-    auto arguments = std::make_shared<Arguments>();
+    auto arguments = std::make_shared<ExplainArguments>();
     CLI::App* command =
         add_command(app, cli, "explain",
                     "A problem's key, candidates, verdicts, and why each lost; estimates where "

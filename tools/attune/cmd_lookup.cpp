@@ -9,7 +9,7 @@
 namespace attune {
 namespace {
 
-struct Arguments {
+struct LookupArguments {
     std::vector<std::string> shapes;
     std::string device, store;
     Restriction restriction;
@@ -72,7 +72,7 @@ struct Asked {
     std::vector<Problem> problems;
     Store store;
 };
-Result<Asked> asked_of(const Arguments& arguments) {
+Result<Asked> asked_of(const LookupArguments& arguments) {
     auto path = store_path_of(arguments.store);
     if (!path) return path.error();
     auto problems = problems_of(arguments.shapes);
@@ -82,7 +82,7 @@ Result<Asked> asked_of(const Arguments& arguments) {
     return Asked{*std::move(path), *std::move(problems), *std::move(store)};
 }
 
-Result<Code> show(const Cli& cli, const Arguments& arguments) {
+Result<Code> show(const Cli& cli, const LookupArguments& arguments) {
     const auto asked = asked_of(arguments);
     if (!asked) return asked.error();
     const auto& [path, problems, store] = *asked;
@@ -125,7 +125,7 @@ struct Answer {
 
 /// As attune_find (runtime/attune.h): exact, bucket, estimate, none.
 Answer look_up(const std::vector<Record>& records, const Problem& problem, const DeviceKey& key,
-               const Arguments& arguments) {
+               const LookupArguments& arguments) {
     Answer answer;
     const Match match = best_match(records, problem, arguments.restriction.text());
     if (match.record != nullptr) {
@@ -162,7 +162,7 @@ Answer look_up(const std::vector<Record>& records, const Problem& problem, const
     return answer;
 }
 
-Result<Code> lookup(const Cli& cli, const Arguments& arguments) {
+Result<Code> lookup(const Cli& cli, const LookupArguments& arguments) {
     const auto asked = asked_of(arguments);
     if (!asked) return asked.error();
     const Store& store = asked->store;
@@ -199,7 +199,7 @@ Result<Code> lookup(const Cli& cli, const Arguments& arguments) {
 }  // namespace
 
 void add_lookup_commands(CLI::App& app, Cli& cli) {
-    auto shown = std::make_shared<Arguments>();
+    auto shown = std::make_shared<LookupArguments>();
     CLI::App* show_command =
         add_command(app, cli, "show", "Records of the store, and how far they cover problems",
                     [&cli, shown] { return show(cli, *shown); });
@@ -208,7 +208,7 @@ void add_lookup_commands(CLI::App& app, Cli& cli) {
     show_command->add_option("--shapes", shown->shapes, "count how these are covered");
     add_store_option(*show_command, shown->store);
 
-    auto asked = std::make_shared<Arguments>();
+    auto asked = std::make_shared<LookupArguments>();
     CLI::App* lookup_command =
         add_command(app, cli, "lookup", "What the loader would answer for problems",
                     [&cli, asked] { return lookup(cli, *asked); });
