@@ -32,9 +32,9 @@ const Constraint* broken_constraint(const Signature& signature, const Config& co
     return nullptr;
 }
 
-bool is_redundant(const Config& config, const Shape& shape) {
+const char* why_unfit(const Config& config, const Problem& problem) {
     const Family* family = find_family(config.family);
-    return family->redundant && family->redundant(config, shape);
+    return family->unfit ? family->unfit(config, problem) : nullptr;
 }
 
 }  // namespace attune

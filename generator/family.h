@@ -73,9 +73,9 @@ struct Family {
     /// Predicted microseconds, for ordering candidates and as stored "estimated" evidence.
     std::function<double(const Problem&, const Config&, const Target&)> estimate_us;
     std::vector<AblationStep> ablation = {};  // empty: nothing to compare
-    /// Whether another config does exactly the same on this shape, with an axis at a plainer value:
-    /// not worth trying there. Null: never.
-    std::function<bool(const Config&, const Shape&)> redundant = nullptr;
+    /// Why a legal config is not to be tried or taken for this problem: another with an axis at a
+    /// plainer value does exactly the same there, or it is too inexact. Null: it may be.
+    std::function<const char*(const Config&, const Problem&)> unfit = nullptr;
 
     const Axis* axis(std::string_view key) const;
 };
@@ -87,7 +87,7 @@ const Family* find_family(std::string_view name);
 const Constraint* broken_constraint(const Signature& signature, const Config& config,
                                     const Target& target);
 
-/// Family::redundant.
-bool is_redundant(const Config& config, const Shape& shape);
+/// Family::unfit.
+const char* why_unfit(const Config& config, const Problem& problem);
 
 }  // namespace attune

@@ -147,10 +147,10 @@ void for_each_legal(const Family& family, const Signature& signature, const Targ
     Walk(family, signature, target, visit).from(0);
 }
 
-void for_each_useful(const Family& family, const Problem& problem, const Target& target,
-                     const std::function<bool(const Config&)>& visit) {
+void for_each_fit(const Family& family, const Problem& problem, const Target& target,
+                  const std::function<bool(const Config&)>& visit) {
     for_each_legal(family, problem.signature, target, [&](const Config& config) {
-        return is_redundant(config, problem.shape) || visit(config);
+        return why_unfit(config, problem) != nullptr || visit(config);
     });
 }
 
@@ -166,7 +166,7 @@ std::vector<Config> neighbours(const Config& config, const Problem& problem, con
             Config near = config;
             near.values[i] = values[std::size_t(j)];
             if (broken_constraint(problem.signature, near, target) == nullptr &&
-                !is_redundant(near, problem.shape))
+                why_unfit(near, problem) == nullptr)
                 out.push_back(near);
         }
     }
@@ -210,7 +210,7 @@ std::vector<Config> best_by_estimate(const Family& family, const Problem& proble
         return a.first != b.first ? a.first < b.first : a.second.values < b.second.values;
     };
     std::vector<Ranked> kept;  // a heap, the worst of them on top
-    for_each_useful(family, problem, target, [&](const Config& config) {
+    for_each_fit(family, problem, target, [&](const Config& config) {
         const double us = family.estimate_us(problem, config, target);
         if (!kept.empty() && kept.size() == count && us > kept.front().first) return true;
         kept.emplace_back(us, config);

@@ -19,11 +19,11 @@ Result<std::vector<const Family*>> applicable_families(const Signature& signatur
 void for_each_legal(const Family& family, const Signature& signature, const Target& target,
                     const std::function<bool(const Config&)>& visit);
 
-/// Those of them that are worth trying on the problem's shape (is_redundant).
-void for_each_useful(const Family& family, const Problem& problem, const Target& target,
-                     const std::function<bool(const Config&)>& visit);
+/// Those of them that are fit for the problem (why_unfit).
+void for_each_fit(const Family& family, const Problem& problem, const Target& target,
+                  const std::function<bool(const Config&)>& visit);
 
-/// Useful configs that differ from `config` in one axis by one step (numbers) or any value (words).
+/// Fit configs that differ from `config` in one axis by one step (numbers) or any value (words).
 std::vector<Config> neighbours(const Config& config, const Problem& problem, const Target& target);
 
 /// Legal configs so that every legal pair of axis values appears at least once; the seed picks
@@ -31,7 +31,7 @@ std::vector<Config> neighbours(const Config& config, const Problem& problem, con
 std::vector<Config> pairwise_cover(const Family& family, const Signature& signature,
                                    const Target& target, unsigned seed);
 
-/// `count` best useful configs by the family's estimate for one problem, best first.
+/// `count` best fit configs by the family's estimate for one problem, best first.
 std::vector<Config> best_by_estimate(const Family& family, const Problem& problem,
                                      const Target& target, std::size_t count);
 

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <cstdlib>
 
+#include "generator/family.h"
 #include "runtime/store.h"
 
 namespace attune {
@@ -13,6 +14,12 @@ constexpr double tie = 1e-9;
 
 double log2_ratio(double a, double b) {
     return std::abs(std::log2(std::max(a, 1.0) / std::max(b, 1.0)));
+}
+
+/// For a problem that the record was not tuned for.
+bool is_fit(const Record& record, const Problem& problem) {
+    const auto config = Config::parse(record.config);
+    return !config || why_unfit(*config, problem) == nullptr;
 }
 
 }  // namespace
@@ -37,7 +44,7 @@ Match best_match(const std::vector<Record>& records, const Problem& problem,
         const bool nearer = best.record == nullptr || distance < best.distance - tie ||
                             (distance < best.distance + tie &&
                              record.problem.shape.text() < best.record->problem.shape.text());
-        if (nearer) best = {&record, distance};
+        if (nearer && is_fit(record, problem)) best = {&record, distance};
     }
     return best;
 }

@@ -317,31 +317,32 @@ TestBed& test_bed() {
     return bed;
 }
 
-Bars bars_of(const Reference& reference) {
+double bar_of(const Reference& reference) {
     double error = 0;
     for (std::size_t i = 0; i < reference.o.size(); ++i)
         error = std::max(error, std::fabs(reference.o[i] - reference.baseline[i]));
-    return {error_bar(error)};
+    return error_bar(error);
 }
 
 std::string difference(const Problem& problem, const Reference& reference, const Outcome& outcome,
-                       const Bars& bars, const std::vector<bool>& skip) {
+                       double bar, const std::vector<bool>& skip) {
     const int d = problem.signature.value_dim();
     for (std::size_t row = 0; row < reference.lse.size(); ++row) {
         if (!skip.empty() && skip[row]) continue;
         for (int c = 0; c < d; ++c) {
             const double got = to_float(outcome.o[row * d + c], output_of(problem.signature.dtype));
             const double want = reference.o[row * d + c];
-            if (!(std::fabs(got - want) <= bars.o))
+            if (!(std::fabs(got - want) <= bar))
                 return formatted("row {} column {}: {} where {} is right, bar {}", row, c, got,
-                                 want, bars.o);
+                                 want, bar);
         }
         if (outcome.lse.empty()) continue;
         const double got = outcome.lse[row], want = reference.lse[row];
         // A float's own spacing matters where the LSE is large.
-        const double bar = bars.lse + std::ldexp(std::fabs(want), -22);
-        if (got != want && !(std::fabs(got - want) <= bar))
-            return formatted("LSE of row {}: {} where {} is right, bar {}", row, got, want, bar);
+        const double limit =
+            lse_bar(problem.signature.dtype, want) + std::ldexp(std::fabs(want), -22);
+        if (got != want && !(std::fabs(got - want) <= limit))
+            return formatted("LSE of row {}: {} where {} is right, bar {}", row, got, want, limit);
     }
     return "";
 }

@@ -93,17 +93,13 @@ private:
 /// The bed that the tests of a binary share.
 TestBed& test_bed();
 
-struct Bars {
-    double o;
-    double lse = lse_bar;
-};
 /// The bar for random inputs: twice the low-precision baseline's own error, plus 1e-5.
-Bars bars_of(const Reference& reference);
+double bar_of(const Reference& reference);
 
 /// What is wrong with an outcome; "" if nothing. `skip` rows (over batch and heads) are not looked
 /// at.
 std::string difference(const Problem& problem, const Reference& reference, const Outcome& outcome,
-                       const Bars& bars, const std::vector<bool>& skip = {});
+                       double bar, const std::vector<bool>& skip = {});
 
 /// A config of every softmax policy and every way to walk and share the keys, on small tiles, of
 /// each family that runs there: what properties and attacks are tried on, with head_dim 64.

@@ -32,9 +32,10 @@ std::vector<std::string> wmma_configs(DType dtype) {
 std::vector<std::string> policy_configs(DType dtype, const Target& target) {
     if (dtype == DType::e4m3) {
         if (target.arch != "sm_90a") return {};
-        return {"wgmma/q64.kv64.rescale=each.overlap=no", "wgmma/q128.kv96.rescale=moved.pp=yes",
-                "wgmma/q128.kv64.s1.rescale=stale.overlap=no.pp=yes",
-                "wgmma/q192.kv64.s3.qs2.rescale=stale.odd=overlap.sched=persist.ahead=yes",
+        return {"wgmma/q64.kv64.rescale=each.overlap=no",
+                "wgmma/q128.kv96.rescale=moved.pp=yes.acc64",
+                "wgmma/q128.kv64.s1.rescale=stale.overlap=no.pp=yes.acc32",
+                "wgmma/q192.kv64.s3.qs2.rescale=stale.odd=overlap.sched=persist.ahead=yes.acc32",
                 "wgmma/q64.kv160.s1.rescale=stale"};
     }
     if (target.arch.starts_with("gfx9")) return mfma_configs(dtype);

@@ -70,14 +70,16 @@ TEST_P(Property, ConstantVComesOut) {
         ASSERT_NEAR(value(o), 0.75, 0.75 * 2.2 * unit_roundoff(signature.dtype));
 }
 
-/// Many additions of one sign: what the hardware cuts off its sums adds up, what is rounded of P
-/// does not.
+/// Many additions of one sign: what an MMA cuts off its sums adds up, what is rounded of P does
+/// not.
 TEST_P(Property, ConstantVComesOutOfLongRows) {
-    if (test_bed().emulated()) GTEST_SKIP() << "skipped: the emulator adds exactly";
+    if (test_bed().emulated() && signature.dtype != DType::e4m3)
+        GTEST_SKIP() << "skipped: the emulator adds products of 16 bits exactly";
     const Problem problem{signature, {1, 1, 1, 64, 8192}};
+    if (const char* unfit = why_unfit(config, problem)) GTEST_SKIP() << "skipped: " << unfit;
     HostTensors tensors = normal_tensors(problem, 18);
     std::fill(tensors.v.begin(), tensors.v.end(), bits(0.75f));
-    for (std::uint16_t o : run(problem, tensors).o) ASSERT_NEAR(value(o), 0.75, 0.75 * 0.02);
+    for (std::uint16_t o : run(problem, tensors).o) ASSERT_NEAR(value(o), 0.75, 0.75 * 0.006);
 }
 
 /// Equal scores, and in batch b only row j of V in 64 b .. 64 b + 63 marked, in column j - 64 b: O
@@ -113,7 +115,7 @@ TEST_P(Property, PermutedKeysGiveTheSame) {
         std::copy_n(&tensors.k[std::size_t(from) * d], d, &permuted.k[std::size_t(row) * d]);
         std::copy_n(&tensors.v[std::size_t(from) * d], d, &permuted.v[std::size_t(row) * d]);
     }
-    const double bar = bars_of(reference_of(problem, tensors)).o;
+    const double bar = bar_of(reference_of(problem, tensors));
     expect_near(run(problem, tensors), run(problem, permuted), 2 * bar);
 }
 
@@ -133,7 +135,7 @@ TEST_P(Property, CausalRowIsFullAttentionOnItsKeys) {
         const std::size_t keys = one.shape.seqlen_kv;
         const HostTensors cut{row(tensors.q, query * d, d), row(tensors.k, 0, keys * d),
                               row(tensors.v, 0, keys * d)};
-        const double bar = bars_of(reference_of(one, cut)).o;
+        const double bar = bar_of(reference_of(one, cut));
         SCOPED_TRACE(query);
         expect_near({row(got.o, query * d, d), {got.lse[query]}}, run(one, cut), 2 * bar);
     }
@@ -149,9 +151,11 @@ TEST_P(Property, ShiftedScoresLeaveO) {
     };
     set_column(tensors.q, 1);
     set_column(tensors.k, 0);
+    // Scores in e4m3 are sums that keep 14 bits: small shifts, or they show in the LSE.
+    const float unit = signature.dtype == DType::e4m3 ? 12 : 96;
     const Outcome base = run(problem, tensors);
-    const double bar = bars_of(reference_of(problem, tensors)).o;
-    for (float shift : {96.0f, -384.0f}) {
+    const double bar = bar_of(reference_of(problem, tensors));
+    for (float shift : {unit, -4 * unit}) {
         set_column(tensors.k, shift);
         Outcome moved = run(problem, tensors);
         for (float& lse : moved.lse)
@@ -177,7 +181,7 @@ TEST_P(Property, LinearInV) {
     }
     const Outcome got_a = run(problem, a), got_b = run(problem, b), got_sum = run(problem, sum),
                   got_twice = run(problem, twice);
-    const double bar = 2 * bars_of(reference_of(problem, sum)).o;
+    const double bar = 2 * bar_of(reference_of(problem, sum));
     for (std::size_t i = 0; i < got_a.o.size(); ++i) {
         const float x = value(got_a.o[i]);
         if (std::fabs(x) > 1e-4f) {  // f16's subnormals lose bits

@@ -115,7 +115,9 @@ TEST_P(EmuAttention, IsRight) {
         if (std::isinf(want.lse[row]))
             ASSERT_EQ(out_lse[row], want.lse[row]) << "row " << row;
         else
-            ASSERT_NEAR(out_lse[row], want.lse[row], lse_bar) << "row " << row;
+            ASSERT_NEAR(out_lse[row], want.lse[row],
+                        lse_bar(problem.signature.dtype, want.lse[row]))
+                << "row " << row;
     }
 }
 

@@ -65,7 +65,7 @@ protected:
         "for (float& x : d) x = 1;\n"
         "wgmma_fence();\n"
         "for (int step = 0; step < 4; ++step)\n"
-        "    Wgmma<n, E>::rs(d, a[step], advance(b, 16 * 128 * step));\n"
+        "    Wgmma<n, E>::rs(d, a[step], advance(b, 16 * 128 * step), true);\n"
         "wgmma_commit();\n"
         "wgmma_wait<0>();\n";
     const std::string show =

@@ -100,6 +100,30 @@ TEST(Wgmma, TableOfE4m3IsLegal) {
     }
 }
 
+/// One-byte MMAs keep 14 bits of a sum: over more keys than a tile's they are not left to add
+/// alone.
+TEST(Wgmma, LongSumsOfE4m3AreTakenApart) {
+    const Config alone = *Config::parse("wgmma/q64.kv64"), apart = alone.with("acc", 64);
+    const Signature bytes = *Signature::parse("e4m3.d64.full");
+    const Problem longer{bytes, {1, 1, 1, 64, 129}}, shorter{bytes, {1, 1, 1, 64, 128}};
+    EXPECT_THAT(why_unfit(alone, longer), HasSubstr("keys"));
+    EXPECT_EQ(why_unfit(alone, shorter), nullptr);
+    EXPECT_EQ(why_unfit(apart, longer), nullptr);
+    EXPECT_EQ(why_unfit(alone, *Problem::parse("bf16.d64.full/b1.h1.kv1.q64.k9999")), nullptr);
+    EXPECT_EQ(wgmma().default_config(bytes, h200())["acc"], 64);
+    for (const Config& best : best_by_estimate(wgmma(), longer, h200(), 20))
+        EXPECT_NE(best["acc"], 0) << best.text();
+    const auto broken = [&](const char* signature, const char* config) {
+        const Constraint* constraint =
+            broken_constraint(*Signature::parse(signature), *Config::parse(config), h200());
+        return constraint == nullptr ? "" : constraint->name;
+    };
+    EXPECT_EQ(broken("bf16.d64.full", "wgmma/q64.kv64.acc64"), "sums apart");
+    EXPECT_EQ(broken("e4m3.d64.full", "wgmma/q64.kv64.acc128"), "sums apart") << "as acc64";
+    EXPECT_EQ(broken("e4m3.d80.full", "wgmma/q64.kv64.acc128"), "");
+    EXPECT_EQ(broken("e4m3.d64.full", "wgmma/q64.kv160.acc64"), "sums apart") << "too many keys";
+}
+
 TEST(Wgmma, RegistersHandedOutAreThoseOfTheMultiprocessor) {
     for (const char* text : {"bf16.d64.causal", "e4m3.d64.causal"}) {
         const Signature s = *Signature::parse(text);

@@ -257,7 +257,7 @@ TEST_F(HopperInstruction, WarpgroupMmaOfRegistersAndShared) {
                         "wgmma_fence();\n"
                         "ATTUNE_UNROLL\n"
                         "for (int step = 0; step < 4; ++step)\n"
-                        "    Wgmma<n, E>::rs(d, a[step], advance(b, 16 * 128 * step));\n",
+                        "    Wgmma<n, E>::rs(d, a[step], advance(b, 16 * 128 * step), true);\n",
                         (n + 63) / 64)),
                 128, product.rows_and_fragments(), std::size_t(64) * n,
                 {0, dtype, n, 64, 1, 1, {0, 0, n}, 64});
@@ -266,11 +266,10 @@ TEST_F(HopperInstruction, WarpgroupMmaOfRegistersAndShared) {
         }
 }
 
-/// In e4m3 B lies along the depth there too.
-TEST_F(HopperInstruction, WarpgroupMmaOfBytesInRegistersAndShared) {
-    for (const int n : {16, 64, 112, 192, 256}) {
-        SCOPED_TRACE(n);
-        const WarpgroupProduct product(n, DType::e4m3);
+class HopperBytes : public HopperInstruction {
+protected:
+    /// A in registers, B by descriptor, along the depth as in Q K^T. What d held is dropped.
+    void multiply(const WarpgroupProduct& product) {
         run(init + product.body(formatted(
                        "if (thread == 0) {{\n"
                        "    mbarrier_arrive_expect(barrier, {0} * 8192);\n"
@@ -286,13 +285,36 @@ TEST_F(HopperInstruction, WarpgroupMmaOfBytesInRegistersAndShared) {
                        "wgmma_fence();\n"
                        "ATTUNE_UNROLL\n"
                        "for (int step = 0; step < 4; ++step)\n"
-                       "    Wgmma<n, E>::rs(d, a[step], advance(b, 32 * step));\n",
-                       (n + 63) / 64)),
-            128, product.rows_and_fragments(), std::size_t(64) * n,
-            {0, DType::e4m3, 128, n, 1, 1, {0, 0, 128}, 64});
+                       "    Wgmma<n, E>::rs(d, a[step], advance(b, 32 * step), step > 0);\n",
+                       (product.n + 63) / 64)),
+            128, product.rows_and_fragments(), std::size_t(64) * product.n,
+            {0, DType::e4m3, 128, product.n, 1, 1, {0, 0, 128}, 64});
         expect_equal_bits();
+    }
+};
+
+TEST_F(HopperBytes, WarpgroupMmaOfRegistersAndShared) {
+    for (const int n : {16, 64, 112, 192, 256}) {
+        SCOPED_TRACE(n);
+        const WarpgroupProduct product(n, DType::e4m3);
+        multiply(product);
+        for (std::uint32_t& word : out) word = as_word(as_float(word) + 1);
         product.expect(out);
     }
+}
+
+/// 1, then 127 times 2^-13, the 14th bit of the sum, or 2^-14, which is cut off.
+TEST_F(HopperBytes, SumsKeepFourteenBits) {
+    WarpgroupProduct product(16, DType::e4m3);
+    for (int row = 0; row < 64; ++row)
+        for (int k = 0; k < product.depth(); ++k)
+            product.a[row * product.depth() + k] = k == 0 ? 1 : 0x1p-6;
+    for (int k = 0; k < product.depth(); ++k)
+        for (int column = 0; column < 16; ++column)
+            product.b[k * 16 + column] = k == 0 ? 1 : column % 2 == 0 ? 0x1p-7 : 0x1p-8;
+    multiply(product);
+    for (int i = 0; i < 64 * 16; ++i)
+        ASSERT_EQ(as_float(out[i]), i % 2 == 0 ? 1 + 127 * 0x1p-13 : 1) << i;
 }
 
 /// Boxes of 128 one-byte columns; what lies past the tensor's 48 is zero.

@@ -80,6 +80,17 @@ TEST(BestMatch, PassesOverRecordsItCannotUse) {
     EXPECT_EQ(match(all, "bf16.d64.full/b1.h1.kv1.q512.k64", "family=mma"), "b1.h1.kv1.q512.k64 0");
 }
 
+/// Kernels tuned for other shapes that nobody should use for this one (Family::unfit).
+TEST(BestMatch, PassesOverRecordsUnfitForTheProblem) {
+    auto all = records({"e4m3.d64.full/b1.h1.kv1.q64.k128", "e4m3.d64.full/b1.h1.kv1.q64.k64"});
+    all[0].config = "wgmma/q64.kv64";  // its sums would be cut
+    all[1].config = "wgmma/q64.kv64.acc64";
+    EXPECT_EQ(match(all, "e4m3.d64.full/b1.h1.kv1.q64.k512"), "b1.h1.kv1.q64.k64 3");
+    EXPECT_EQ(match(all, "e4m3.d64.full/b2.h1.kv1.q64.k128"), "b1.h1.kv1.q64.k128 1");
+    all[0].config = "of/another.version";
+    EXPECT_EQ(match(all, "e4m3.d64.full/b1.h1.kv1.q64.k512"), "b1.h1.kv1.q64.k128 2");
+}
+
 TEST(DeviceKeyOf, TakesTheMigProfileFromTheName) {
     DeviceInfo info;
     info.target.name = "NVIDIA H200 MIG 1g.18gb";

@@ -121,8 +121,8 @@ private:
         const Config wanted = changed_to(before, settings).front();
         const Constraint* broken = broken_constraint(problem_.signature, wanted, target_);
         if (broken != nullptr) return broken->meaning;
-        return is_redundant(wanted, problem_.shape) ? "it changes nothing on this shape"
-                                                    : "no legal config";
+        const char* unfit = why_unfit(wanted, problem_);
+        return unfit != nullptr ? unfit : "no legal config";
     }
 
     /// The final round: the steps' best, interleaved.

@@ -98,6 +98,9 @@ Result<Judge> Judge::make(Device& device, Compiler& compiler, const BenchCase& b
                     ? judge.use_cpu(device, bench_case)
                     : judge.use_device(device, compiler, bench_case, seed);
     if (!made) return made.error();
+    for (const double lse : judge.lse_)
+        judge.lse_bar_ =
+            std::max(judge.lse_bar_, lse_bar(bench_case.problem().signature.dtype, lse));
     return judge;
 }
 
@@ -245,9 +248,9 @@ std::string Judge::fault(const Findings& findings) const {
     if (!(findings.max_row_error <= row_error_bar_))
         return formatted("error {:.3g} of a row's largest value is over the bar {:.3g}",
                          findings.max_row_error, row_error_bar_);
-    if (!(findings.max_lse_error <= lse_bar))
+    if (!(findings.max_lse_error <= lse_bar_))
         return formatted("LSE error {:.3g} is over the bar {:.3g}", findings.max_lse_error,
-                         lse_bar);
+                         lse_bar_);
     return {};
 }
 

@@ -60,6 +60,7 @@ private:
     std::size_t value_dim_ = 0;
     double error_bar_ = 0;
     double row_error_bar_ = 0;
+    double lse_bar_ = 0;
     std::optional<Probe> scan_;  // where O is scanned on the device
     DeviceBuffer scan_result_;
 };

@@ -131,6 +131,10 @@ void reference_attention(const Problem& problem, float scale, std::span<const st
     lse = std::move(reference.lse);
 }
 
+double lse_bar(DType dtype, double lse) {
+    return dtype == DType::e4m3 && std::isfinite(lse) ? 1e-3 + 0x1p-10 * std::fabs(lse) : 1e-3;
+}
+
 double error_bar(double baseline_error) {
     return 2 * baseline_error + 1e-5;
 }

@@ -29,6 +29,8 @@ Reference compute_reference(const Problem& problem, float scale, std::span<const
 
 /// The bar of max |O - reference|: twice the baseline's own error, plus 1e-5.
 double error_bar(double baseline_error);
-constexpr double lse_bar = 1e-3;
+/// Of |LSE - reference| where the reference is `lse`. In e4m3 scores are sums that keep 14 bits
+/// (runtime/emu/warpgroup.cpp).
+double lse_bar(DType dtype, double lse);
 
 }  // namespace attune

@@ -31,7 +31,7 @@ std::vector<Ranked> whole_space(const Problem& problem, const Target& target,
                                 std::span<const Family* const> families) {
     std::vector<Ranked> all;
     for (const Family* family : families) {
-        for_each_useful(*family, problem, target, [&](const Config& config) {
+        for_each_fit(*family, problem, target, [&](const Config& config) {
             all.push_back({family->estimate_us(problem, config, target), config});
             return true;
         });
@@ -48,7 +48,7 @@ std::vector<Ranked> best_by_geometry(const Problem& problem, const Target& targe
                                      std::span<const Family* const> families, int per_grid) {
     std::map<std::tuple<const Family*, std::uint32_t, std::uint32_t, std::uint32_t>, Ranked> best;
     for (const Family* family : families) {
-        for_each_useful(*family, problem, target, [&](const Config& config) {
+        for_each_fit(*family, problem, target, [&](const Config& config) {
             const Launch launch = family->launch(problem.signature, config, problem.shape, target);
             const double us = family->estimate_us(problem, config, target);
             Ranked& held = best.try_emplace({family, launch.ctas, launch.threads_per_cta,
@@ -144,7 +144,7 @@ std::vector<Config> first_candidates(const EffortPlan& plan, const Problem& prob
     std::vector<Config> list;
     const auto add_legal = [&](const Config& config) {
         if (broken_constraint(signature, config, target) == nullptr &&
-            !is_redundant(config, problem.shape))
+            why_unfit(config, problem) == nullptr)
             add_once(list, config);
     };
     for (const Config& config : known) add_legal(config);

@@ -54,7 +54,7 @@ constexpr double noise = 0.01;
 
 /// Where a search starts: `known` configs (winners of neighbouring problems), defaults, the legal
 /// table points, then the model's best, each of another launch geometry. A plan for the whole space
-/// gets all of it, best estimate first. None is redundant on the problem's shape.
+/// gets all of it, best estimate first. All are fit for the problem.
 std::vector<Config> first_candidates(const EffortPlan& plan, const Problem& problem,
                                      const Target& target, std::span<const Family* const> families,
                                      std::span<const Config> known);

@@ -17,6 +17,9 @@ constexpr int working_registers = 32;
 
 // ---- applicable -------------------------------------------------------------------------------
 
+/// A sum that keeps 14 bits loses about n 2^-15 of n like terms: at so many what bf16 rounds off O.
+constexpr int max_keys_of_cut_sums = 128;
+
 Result<void> applicable(const Signature& signature, const Target& target) {
     if (target.arch != "sm_90a")
         return Error{Code::unsupported,
@@ -90,6 +93,14 @@ std::vector<Axis> axes() {
          {"no", "yes"},
          0,
          "a q-tile holds queries of several heads that read one kv head"},
+        {"acc",
+         "apart_columns",
+         {0, 32, 64, 128},
+         {},
+         0,
+         "e4m3: so many columns of P V at a time are summed over one kv tile alone, then added to "
+         "O "
+         "in fp32; 0: one sum by MMA over all tiles, of which the hardware keeps 14 bits"},
     };
 }
 
@@ -118,7 +129,7 @@ std::vector<Constraint> constraints() {
     return {
         {"registers",
          "S, O and P of a consumer fit the registers handed to it",
-         {"q", "kv", "sched"},
+         {"q", "kv", "sched", "acc"},
          registers_fit},
         {"shared memory",
          "Q and the K and V rings fit a CTA's shared memory",
@@ -135,6 +146,15 @@ std::vector<Constraint> constraints() {
          {"sched", "pack"},
          [](const Signature& s, const Config& c, const Target&) {
              return s.dtype != DType::e4m3 || (c["sched"] != dynamic && c["pack"] == 0);
+         }},
+        {"sums apart",
+         "only MMAs of one byte cut their sums, which a tile of 128 keys bears; and V has more "
+         "columns "
+         "than half of these",
+         {"kv", "acc"},
+         [](const Signature& s, const Config& c, const Target&) {
+             return c["acc"] == 0 || (s.dtype == DType::e4m3 && c["kv"] <= max_keys_of_cut_sums &&
+                                      (c["acc"] == 32 || s.value_dim() > c["acc"] / 2));
          }},
         {"turns", "ping-pong needs two consumers", {"q", "pp"}, turns_mean_something},
         {"odd step",
@@ -191,12 +211,16 @@ std::vector<Config> table_points(const Signature& s, const Target&) {
     };
     static const TableRow e4m3_rows[] = {
         {64,
-         {"wgmma/q128.kv128", "wgmma/q128.kv192.rescale=stale",
+         {"wgmma/q128.kv128.acc64", "wgmma/q128.kv128.rescale=stale.acc64",
+          "wgmma/q192.kv96.s3.rescale=stale.sched=persist.acc32", "wgmma/q128.kv192.rescale=stale",
           "wgmma/q192.kv96.s3.rescale=stale.sched=persist"}},
         {128,
-         {"wgmma/q128.kv128", "wgmma/q128.kv160.rescale=stale",
+         {"wgmma/q128.kv128.acc64", "wgmma/q128.kv128.rescale=stale.acc64",
+          "wgmma/q128.kv96.s3.rescale=stale.sched=persist.acc128", "wgmma/q128.kv160.rescale=stale",
           "wgmma/q128.kv128.s3.rescale=stale.sched=persist"}},
-        {256, {"wgmma/q128.kv64.rescale=stale", "wgmma/q128.kv96.rescale=stale.sched=persist"}},
+        {256,
+         {"wgmma/q128.kv64.rescale=stale.acc32", "wgmma/q64.kv64.rescale=stale.acc64",
+          "wgmma/q128.kv64.rescale=stale", "wgmma/q128.kv96.rescale=stale.sched=persist"}},
     };
     const std::span<const TableRow> table =
         s.dtype == DType::e4m3 ? std::span<const TableRow>(e4m3_rows) : rows;
@@ -234,8 +258,13 @@ Launch launch(const Signature& s, const Config& c, const Shape& shape, const Tar
     return launch;
 }
 
-bool redundant(const Config& c, const Shape& shape) {
-    return c["pack"] == 1 && packed_heads(shape) == 1;
+const char* unfit(const Config& c, const Problem& problem) {
+    if (c["pack"] == 1 && packed_heads(problem.shape) == 1)
+        return "it changes nothing on this shape";
+    const bool cut = problem.signature.dtype == DType::e4m3 && c["acc"] == 0;
+    if (cut && problem.shape.seqlen_kv > max_keys_of_cut_sums)
+        return "sums over so many keys lose more than O's rounding";
+    return nullptr;
 }
 
 // ---- ablation ---------------------------------------------------------------------------------
@@ -314,7 +343,8 @@ WgmmaNeeds wgmma_needs(const Signature& signature, const Config& config) {
     needs.transposes = bytes == 1;
     needs.depth = (signature.head_dim + 32 / bytes - 1) / (32 / bytes) * (32 / bytes);
     needs.value_columns = (signature.value_dim() + 15) / 16 * 16;
-    needs.accumulators = config["kv"] / 2 + bytes * config["kv"] / 4 + needs.value_columns / 2;
+    needs.accumulators = config["kv"] / 2 + bytes * config["kv"] / 4 + needs.value_columns / 2 +
+                         std::min(config["acc"], needs.value_columns) / 2;
     Split split = (needs.transposes ? transposing : splits)[needs.consumers - 1];
     if (config["sched"] != cta_per_tile && needs.consumers == 2)
         split = {40, 232};  // the list of tiles needs more
@@ -351,7 +381,7 @@ Family wgmma_family() {
             fields,
             wgmma_estimate_us,
             ablation(),
-            redundant};
+            unfit};
 }
 
 }  // namespace attune

@@ -1,6 +1,9 @@
 #include "runtime/emu/warpgroup.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
 #include <cstring>
 #include <limits>
 
@@ -19,21 +22,56 @@ void for_each_register(int n, const Visit& visit) {
             visit(t, i, t / 32 * 16 + t % 32 / 4 + i % 4 / 2 * 8, i / 4 * 8 + t % 4 * 2 + i % 2);
 }
 
-template <float (*convert)(std::uint32_t)>
+using Line = std::array<double, 256>;  // over the columns of d
+
+/// Adds exactly and rounds once.
+void add_exactly(Line& sum, const double* a, const double* b, int n, int depth) {
+    for (int k = 0; k < depth; ++k)
+        for (int j = 0; j < n; ++j) sum[j] += a[k] * b[k * n + j];
+    for (int j = 0; j < n; ++j) sum[j] = static_cast<float>(sum[j]);
+}
+
+/// The largest power of two that is at most |x|; for 0 the least there is.
+double power_of_two_in(double x) {
+    constexpr std::uint64_t exponent = 0x7ff0'0000'0000'0000;
+    return std::bit_cast<double>(
+        std::max(std::bit_cast<std::uint64_t>(x) & exponent, std::uint64_t{1} << 52));
+}
+
+/// As Hopper adds products of one byte: what lies under the 14th bit of the largest term is cut off
+/// every term, and what lies under the 14th bit of their sum off that (DeepSeek-V3 report, section
+/// 3.5.2; SageAttention2 found the same of the accumulator).
+void add_as_hopper_bytes(Line& sum, const double* a, const double* b, int n, int depth) {
+    constexpr double bits_below = 0x1p13;
+    Line largest{}, unit, total;
+    for (int j = 0; j < n; ++j) largest[j] = std::abs(sum[j]);
+    for (int k = 0; k < depth; ++k)
+        for (int j = 0; j < n; ++j)
+            largest[j] = std::max(largest[j], std::abs(a[k] * b[k * n + j]));
+    for (int j = 0; j < n; ++j) {
+        unit[j] = power_of_two_in(largest[j]) / bits_below;
+        total[j] = std::trunc(sum[j] / unit[j]);
+    }
+    for (int k = 0; k < depth; ++k)
+        for (int j = 0; j < n; ++j) total[j] += std::trunc(a[k] * b[k * n + j] / unit[j]);
+    for (int j = 0; j < n; ++j) {
+        const double last = std::max(1.0, power_of_two_in(total[j]) / bits_below);
+        sum[j] = std::trunc(total[j] / last) * last * unit[j];
+    }
+}
+
+template <float (*convert)(std::uint32_t), auto add>
 void multiply_as(std::vector<float>& values, const Operands& operands, const WgmmaCall& call) {
     const int n = call.n, depth = depth_of(call.element);
-    std::vector<double> b(operands.b.size());
+    std::vector<double> a(operands.a.size()), b(operands.b.size());
+    for (std::size_t i = 0; i < a.size(); ++i) a[i] = convert(operands.a[i]);
     for (std::size_t i = 0; i < b.size(); ++i) b[i] = convert(operands.b[i]);
-    std::array<double, 256> sum;
+    Line sum;
     for (int row = 0; row < 64; ++row) {
         float* out = values.data() + row * n;
         for (int j = 0; j < n; ++j) sum[j] = call.accumulate ? out[j] : 0.0;
-        for (int k = 0; k < depth; ++k) {
-            const double x = convert(operands.a[row * depth + k]);
-            const double* line = b.data() + k * n;
-            for (int j = 0; j < n; ++j) sum[j] += x * line[j];
-        }
-        for (int j = 0; j < n; ++j) out[j] = static_cast<float>(sum[j]);
+        add(sum, a.data() + row * depth, b.data(), n, depth);
+        std::copy_n(sum.begin(), n, out);
     }
 }
 
@@ -133,8 +171,9 @@ void unpack_b(Operands& operands, const WgmmaCall& call, int i, const std::byte*
 }
 
 void multiply(std::vector<float>& values, const Operands& operands, const WgmmaCall& call) {
-    constexpr decltype(&multiply_as<from_f16>) by_element[] = {
-        multiply_as<from_f16>, multiply_as<from_bf16>, multiply_as<from_e4m3>};
+    constexpr decltype(&multiply_as<from_f16, add_exactly>) by_element[] = {
+        multiply_as<from_f16, add_exactly>, multiply_as<from_bf16, add_exactly>,
+        multiply_as<from_e4m3, add_as_hopper_bytes>};
     by_element[static_cast<int>(call.element)](values, operands, call);
 }
 

@@ -36,6 +36,11 @@ class Consumer {
     };
     static constexpr bool bounds_steps = L::transposes && !Softmax::exact;
 
+    struct Accumulators {
+        Output o;
+        float part[L::apart > 0 ? L::apart / 2 : 1];  // of P V of one tile
+    };
+
 public:
     ATTUNE_DEVICE Consumer(const TmaAttentionParams& p, SharedAddress shared)
         : p_(p.attention),
@@ -56,16 +61,16 @@ public:
         if (V::ahead && more && begin(work)) first_scores(s, [] {});
         while (more) {
             if (!V::ahead) begin(work);
-            Output o;
-            attend(work, s, o);
+            Accumulators acc;
+            attend(work, s, acc);
             const Work done = work;
             more = next(list, work);
             // In two branches, for ptxas waits for every wgmma where an S in flight meets another.
             if (V::ahead && more && begin(work)) {
-                first_scores(s, [&] { store(done, o); });
+                first_scores(s, [&] { store(done, acc.o); });
             } else {
                 clear(s);
-                store(done, o);
+                store(done, acc.o);
             }
         }
     }
@@ -97,13 +102,13 @@ private:
     }
 
     /// The q-tile begun: O, not yet divided by its sums.
-    ATTUNE_DEVICE void attend(const Work& work, Scores& s, Output& o) {
+    ATTUNE_DEVICE void attend(const Work& work, Scores& s, Accumulators& acc) {
         softmax_.reset();
         take_scales(work);
-        clear(o);
+        clear(acc.o);
         if (tiles_ > 0) {
             if (!V::ahead) first_scores(s, [] {});
-            walk(tiles_, s, o);
+            walk(tiles_, s, acc);
         }
     }
 
@@ -120,7 +125,7 @@ private:
     /// Softmax of a tile runs under P V of the one before (V::overlap): edge tiles one after the
     /// other, then two steps a trip, so that P alternates between two register sets without moves.
     /// An odd step is one of the edge tiles' kind, or (V::odd_overlap) comes last with its own end.
-    ATTUNE_DEVICE void walk(int tiles, Scores& first, Output& o) {
+    ATTUNE_DEVICE void walk(int tiles, Scores& first, Accumulators& acc) {
         const int whole = V::overlap ? mask_.whole_tiles(first_row_, V::tile_kv) : 0;
         const int overlapped = whole < tiles ? whole : tiles - 1;
         const int serial = tiles - (V::odd_overlap ? overlapped : overlapped & ~1);
@@ -130,46 +135,46 @@ private:
         softmax_.take(exponentiate(first, p).all);
         int step = 1;
         ATTUNE_UNROLL_N(1)
-        for (; step < serial; ++step) advance_by_one<true>(tiles - 1 - step, p, p, o);
+        for (; step < serial; ++step) advance_by_one<true>(tiles - 1 - step, p, p, acc);
         ATTUNE_UNROLL_N(1)
         for (; step + 1 < tiles; step += 2) {
-            advance_by_one<false>(tiles - 1 - step, p, other, o);
-            advance_by_one<false>(tiles - 2 - step, other, p, o);
+            advance_by_one<false>(tiles - 1 - step, p, other, acc);
+            advance_by_one<false>(tiles - 2 - step, other, p, acc);
         }
         if (V::odd_overlap && step < tiles) {
-            advance_by_one<false>(0, p, other, o);
-            finish(other, o);
+            advance_by_one<false>(0, p, other, acc);
+            finish(other, acc);
         } else {
-            finish(p, o);
+            finish(p, acc);
         }
     }
 
     /// P V of the last tile.
-    ATTUNE_DEVICE void finish(const P& p, Output& o) {
+    ATTUNE_DEVICE void finish(const P& p, Accumulators& acc) {
         release_q();
-        multiply_pv(p, o);
-        settle_o(o);
+        multiply_pv(p, acc);
+        settle_o(p, acc);
         release_v();
     }
 
     /// Q K^T of `tile`, P V of the tile before, then the softmax of `tile`.
     template <bool edge>
-    ATTUNE_DEVICE void advance_by_one(int tile, P& p, P& p_next, Output& o) {
+    ATTUNE_DEVICE void advance_by_one(int tile, P& p, P& p_next, Accumulators& acc) {
         Scores s;
         // order of issue only: the other's MMAs come first, so that they run under this softmax.
         if (V::ping_pong) named_sync(turn_of(L::consumer()), 256);
         multiply_qk(s);
-        multiply_pv(p, o);
+        multiply_pv(p, acc);
         if (V::ping_pong) pass_turn();
         if (edge) {
-            settle_o(o);
+            settle_o(p, acc);
             release_v();
         } else {
             wgmma_wait<1>();
         }
         pin<4 * L::n_tiles>(&s[0][0][0]);
         release_k();
-        soften<edge>(s, tile, p_next, o);
+        soften<edge>(s, tile, p, p_next, acc);
         if (!edge) release_v();
     }
 
@@ -188,34 +193,73 @@ private:
         wgmma_commit();
     }
 
-    ATTUNE_DEVICE void multiply_pv(const P& p, Output& o) {
+    /// P V of a tile, added to O once it is settled.
+    ATTUNE_DEVICE void multiply_pv(const P& p, Accumulators& acc) {
         mbarrier_wait(barriers_.pv_full(v_.slot), v_.parity);
+        if constexpr (L::apart > 0)
+            multiply_columns<0>(p, acc.part);
+        else
+            multiply_columns<0>(p, &acc.o[0][0][0]);
+    }
+
+    /// Of V's columns those from `first` on that `to` has room for.
+    template <int first>
+    ATTUNE_DEVICE void multiply_columns(const P& p, float* to) {
         wgmma_fence();
-        const MatrixDescriptor v = advance(v_ring_, v_.slot * L::pv_bytes);
+        const MatrixDescriptor v = advance(v_ring_, v_.slot * L::pv_bytes + first * 128);
         ATTUNE_UNROLL
         for (int step = 0; step < L::key_steps; ++step)
-            Wgmma<L::columns, Operand>::rs(&o[0][0][0], p[step], advance(v, L::pv_step(step)));
+            Wgmma<columns_from(first), Operand>::rs(to, p[step], advance(v, L::pv_step(step)),
+                                                    L::apart == 0 || step > 0);
         wgmma_commit();
+    }
+    ATTUNE_DEVICE static constexpr int columns_from(int first) {
+        const int left = L::columns - first;
+        return L::apart > 0 && L::apart < left ? L::apart : left;
+    }
+
+    /// P V of `p` is in O, and `p` free.
+    ATTUNE_DEVICE void settle_o(const P& p, Accumulators& acc) {
+        wgmma_wait<0>();
+        if constexpr (L::apart > 0)
+            add_columns<0>(p, acc);
+        else
+            pin<4 * L::d_tiles>(&acc.o[0][0][0]);
+    }
+
+    /// The parts of columns `first` and on are added in fp32, each while none is in flight.
+    template <int first>
+    ATTUNE_DEVICE void add_columns(const P& p, Accumulators& acc) {
+        constexpr int columns = columns_from(first);
+        pin<columns / 2>(acc.part);
+        ATTUNE_UNROLL
+        for (int i = 0; i < columns / 2; ++i) acc.o[0][first / 8 + i / 4][i % 4] += acc.part[i];
+        if constexpr (first + columns < L::columns) {
+            multiply_columns<first + columns>(p, acc.part);
+            wgmma_wait<0>();
+            add_columns<first + columns>(p, acc);
+        }
     }
 
     /// Scores to P. `edge`: O is settled and single scores may be masked; else P V of the tile
-    /// before is still running, and O is settled when this returns.
+    /// before, `pending`, is still running, and O is settled when this returns.
     template <bool edge>
-    ATTUNE_DEVICE void soften(Scores& s, int tile, P& p, Output& o) {
+    ATTUNE_DEVICE void soften(Scores& s, int tile, const P& pending, P& p, Accumulators& acc) {
         if (edge) mask_edge(s, tile);
         if constexpr (Softmax::exact) {
             const Rows top = softmax_.maxima(s, 0, L::n_tiles);
             const bool moves = softmax_.must_follow(top);
             const Rows by = moves ? softmax_.raise(top) : Rows{};
             softmax_.take(exponentiate(s, p).all);
-            if (!edge) settle_o(o);
-            if (moves) Softmax::shrink(o, by);
+            if (!edge) settle_o(pending, acc);
+            if (moves) Softmax::shrink(acc.o, by);
         } else {
             Sums sums = exponentiate(s, p);
             const bool grown = Softmax::grown(sums.bound, largest_sum(Operand{}));
-            if (!edge) settle_o(o);  // not under a condition of one warp: the warpgroup waits
+            if (!edge)
+                settle_o(pending, acc);  // not under a condition of one warp: the warpgroup waits
             if (grown) {
-                Softmax::shrink(o, softmax_.raise(softmax_.maxima(s, 0, L::n_tiles)));
+                Softmax::shrink(acc.o, softmax_.raise(softmax_.maxima(s, 0, L::n_tiles)));
                 sums = exponentiate(s, p);
             }
             softmax_.take(sums.all);
@@ -275,11 +319,6 @@ private:
     ATTUNE_DEVICE static void clear(float (&x)[1][tiles][4]) {
         ATTUNE_UNROLL
         for (int i = 0; i < 4 * tiles; ++i) x[0][i / 4][i % 4] = 0;
-    }
-
-    ATTUNE_DEVICE static void settle_o(Output& o) {
-        wgmma_wait<0>();
-        pin<4 * L::d_tiles>(&o[0][0][0]);
     }
 
     ATTUNE_DEVICE void release_q() {

@@ -38,6 +38,8 @@ struct Layout {
     // Operands of one byte lie along the depth alone: V has to be transposed.
     static constexpr bool transposes = sizeof(Operand) == 1;
     static constexpr int transposing_warps = 3;
+    // Columns of P V whose MMAs have accumulators of their own for a tile; 0: they add to O.
+    static constexpr int apart = V::apart_columns < columns ? V::apart_columns : columns;
 
     // Rings of Q [stage][warpgroup][chunk][64 rows], of K and of V [stage][chunk][tile_kv rows],
     // and of V transposed [stage][chunk of 128 keys][columns].

@@ -47,9 +47,9 @@ struct Wgmma;
 #define ATTUNE_BIND_120(d) ATTUNE_BIND_112(d), ATTUNE_BIND_8_AT(d, 112)
 #define ATTUNE_BIND_128(d) ATTUNE_BIND_120(d), ATTUNE_BIND_8_AT(d, 120)
 
-// major_ss, major_rs: which operands lie across the depth; e4m3 has no such choice. x0 .. x4: the
+// major_ss, major_rs: which operands lie across the depth; e4m3 has no such choice. x0 .. x5: the
 // operands after the accumulators.
-#define ATTUNE_WGMMA(n, r, Element, k, type, major_ss, major_rs, x0, x1, x2, x3, x4)              \
+#define ATTUNE_WGMMA(n, r, Element, k, type, major_ss, major_rs, x0, x1, x2, x3, x4, x5)          \
     template <>                                                                                   \
     struct Wgmma<n, Element> {                                                                    \
         ATTUNE_DEVICE static void ss(float* d, MatrixDescriptor a, MatrixDescriptor b,            \
@@ -60,12 +60,15 @@ struct Wgmma;
                          : ATTUNE_BIND_##r(d)                                                     \
                          : "l"(a), "l"(b), "r"(int(accumulate)));                                 \
         }                                                                                         \
-        ATTUNE_DEVICE static void rs(float* d, const unsigned (&a)[4], MatrixDescriptor b) {      \
-            asm volatile("wgmma.mma_async.sync.aligned.m64n" #n "k" k ".f32." type "." type       \
+        ATTUNE_DEVICE static void rs(float* d, const unsigned (&a)[4], MatrixDescriptor b,        \
+                                     bool accumulate) {                                           \
+            asm volatile("{ .reg .pred p; setp.ne.b32 p, " x5 ", 0;"                              \
+                         " wgmma.mma_async.sync.aligned.m64n" #n "k" k ".f32." type "." type      \
                          " {" ATTUNE_REGISTERS_##r "}, {" x0 ", " x1 ", " x2 ", " x3 "}, " x4     \
-                         ", 1, 1, 1" major_rs ";"                                                 \
+                         ", p, 1, 1" major_rs "; }"                                               \
                          : ATTUNE_BIND_##r(d)                                                     \
-                         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));                   \
+                         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b),                    \
+                           "r"(int(accumulate)));                                                 \
         }                                                                                         \
     };
 #define ATTUNE_WGMMA_N(n, r, ...)                                     \
@@ -73,22 +76,22 @@ struct Wgmma;
     ATTUNE_WGMMA(n, r, BF16, "16", "bf16", ", 0, 0", ", 1", __VA_ARGS__) \
     ATTUNE_WGMMA(n, r, E4M3, "32", "e4m3", "", "", __VA_ARGS__)
 
-ATTUNE_WGMMA_N(16, 8, "%8", "%9", "%10", "%11", "%12")
-ATTUNE_WGMMA_N(32, 16, "%16", "%17", "%18", "%19", "%20")
-ATTUNE_WGMMA_N(48, 24, "%24", "%25", "%26", "%27", "%28")
-ATTUNE_WGMMA_N(64, 32, "%32", "%33", "%34", "%35", "%36")
-ATTUNE_WGMMA_N(80, 40, "%40", "%41", "%42", "%43", "%44")
-ATTUNE_WGMMA_N(96, 48, "%48", "%49", "%50", "%51", "%52")
-ATTUNE_WGMMA_N(112, 56, "%56", "%57", "%58", "%59", "%60")
-ATTUNE_WGMMA_N(128, 64, "%64", "%65", "%66", "%67", "%68")
-ATTUNE_WGMMA_N(144, 72, "%72", "%73", "%74", "%75", "%76")
-ATTUNE_WGMMA_N(160, 80, "%80", "%81", "%82", "%83", "%84")
-ATTUNE_WGMMA_N(176, 88, "%88", "%89", "%90", "%91", "%92")
-ATTUNE_WGMMA_N(192, 96, "%96", "%97", "%98", "%99", "%100")
-ATTUNE_WGMMA_N(208, 104, "%104", "%105", "%106", "%107", "%108")
-ATTUNE_WGMMA_N(224, 112, "%112", "%113", "%114", "%115", "%116")
-ATTUNE_WGMMA_N(240, 120, "%120", "%121", "%122", "%123", "%124")
-ATTUNE_WGMMA_N(256, 128, "%128", "%129", "%130", "%131", "%132")
+ATTUNE_WGMMA_N(16, 8, "%8", "%9", "%10", "%11", "%12", "%13")
+ATTUNE_WGMMA_N(32, 16, "%16", "%17", "%18", "%19", "%20", "%21")
+ATTUNE_WGMMA_N(48, 24, "%24", "%25", "%26", "%27", "%28", "%29")
+ATTUNE_WGMMA_N(64, 32, "%32", "%33", "%34", "%35", "%36", "%37")
+ATTUNE_WGMMA_N(80, 40, "%40", "%41", "%42", "%43", "%44", "%45")
+ATTUNE_WGMMA_N(96, 48, "%48", "%49", "%50", "%51", "%52", "%53")
+ATTUNE_WGMMA_N(112, 56, "%56", "%57", "%58", "%59", "%60", "%61")
+ATTUNE_WGMMA_N(128, 64, "%64", "%65", "%66", "%67", "%68", "%69")
+ATTUNE_WGMMA_N(144, 72, "%72", "%73", "%74", "%75", "%76", "%77")
+ATTUNE_WGMMA_N(160, 80, "%80", "%81", "%82", "%83", "%84", "%85")
+ATTUNE_WGMMA_N(176, 88, "%88", "%89", "%90", "%91", "%92", "%93")
+ATTUNE_WGMMA_N(192, 96, "%96", "%97", "%98", "%99", "%100", "%101")
+ATTUNE_WGMMA_N(208, 104, "%104", "%105", "%106", "%107", "%108", "%109")
+ATTUNE_WGMMA_N(224, 112, "%112", "%113", "%114", "%115", "%116", "%117")
+ATTUNE_WGMMA_N(240, 120, "%120", "%121", "%122", "%123", "%124", "%125")
+ATTUNE_WGMMA_N(256, 128, "%128", "%129", "%130", "%131", "%132", "%133")
 // clang-format on
 
 }  // namespace attune

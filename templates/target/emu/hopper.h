@@ -66,8 +66,9 @@ struct Wgmma {
         const emu::WgmmaCall call{d, nullptr, a, b, n, emu::element_of(Element{}), accumulate};
         emu::operations->wgmma(&call);
     }
-    ATTUNE_DEVICE static void rs(float* d, const unsigned (&a)[4], MatrixDescriptor b) {
-        const emu::WgmmaCall call{d, a, 0, b, n, emu::element_of(Element{}), true};
+    ATTUNE_DEVICE static void rs(float* d, const unsigned (&a)[4], MatrixDescriptor b,
+                                 bool accumulate) {
+        const emu::WgmmaCall call{d, a, 0, b, n, emu::element_of(Element{}), accumulate};
         emu::operations->wgmma(&call);
     }
 };
