@@ -56,16 +56,16 @@ std::vector<std::string> policy_configs(DType dtype, const Target& target) {
     configs.push_back("wgmma/q128.kv64.rescale=stale.pp=yes");
     if (dtype == DType::bf16) {
         configs.push_back("wgmma/q128.kv48.s1.rescale=moved.overlap=no.pp=yes");
-        configs.push_back("wgmma/q192.kv64.rescale=each");
+        configs.push_back("wgmma/q192.kv64.rescale=each.p=smem");
         configs.push_back("wgmma/q64.kv64.s3.qs2.rescale=stale.odd=overlap.sched=persist");
         configs.push_back("wgmma/q64.kv48.s3.rescale=moved.sched=persist.ahead=yes.pack=yes");
         configs.push_back(
             "wgmma/q64.kv64.s3.qs2.rescale=stale.odd=overlap.sched=dynamic.ahead=yes");
     } else {
         configs.push_back("wgmma/q64.kv48.rescale=each.overlap=no");
-        configs.push_back("wgmma/q64.kv80.s3.rescale=moved.odd=overlap");
+        configs.push_back("wgmma/q64.kv80.s3.rescale=moved.odd=overlap.p=smem");
         configs.push_back(
-            "wgmma/q128.kv64.s3.qs2.rescale=stale.overlap=no.sched=persist.ahead=yes");
+            "wgmma/q128.kv64.s3.qs2.rescale=stale.overlap=no.sched=persist.ahead=yes.p=smem");
         configs.push_back("wgmma/q128.kv64.rescale=stale.pack=yes");
         configs.push_back("wgmma/q128.kv48.rescale=moved.pp=yes.sched=dynamic.pack=yes");
     }

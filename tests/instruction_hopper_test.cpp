@@ -235,6 +235,34 @@ TEST_F(HopperInstruction, WarpgroupMmaOfTwoSharedOperands) {
         }
 }
 
+/// Both by descriptor, B with rows of n: as P V where P lies in shared memory.
+TEST_F(HopperInstruction, WarpgroupMmaAcrossTheDepth) {
+    for (const DType dtype : {DType::f16, DType::bf16}) {
+        const WarpgroupProduct product(64, dtype);
+        Words words = product.rows_of_both();
+        words.resize(words.size() / 2);  // A, as many rows as B's and as long
+        for (std::size_t i = 0; i < product.b.size(); i += 2)
+            words.push_back(product.word(&product.b[i]));
+        run(init + product.body(
+                       "if (thread == 0) {\n"
+                       "    mbarrier_arrive_expect(barrier, 2 * 8192);\n"
+                       "    for (int i = 0; i < 2; ++i)\n"
+                       "        tensor_load(shared + 8192 * i, p.map, barrier, 0, 64 * i, 0, 0);\n"
+                       "}\n"
+                       "mbarrier_wait(barrier, 0);\n"
+                       "const MatrixDescriptor a = matrix_descriptor(shared, 16);\n"
+                       "const MatrixDescriptor b = matrix_descriptor(shared + 8192, 8192);\n"
+                       "wgmma_fence();\n"
+                       "ATTUNE_UNROLL\n"
+                       "for (int step = 0; step < 4; ++step)\n"
+                       "    Wgmma<n, E>::ss_across(d, advance(a, 32 * step),\n"
+                       "                           advance(b, 16 * 128 * step), true);\n"),
+            128, words, std::size_t(64) * 64, {0, dtype, 64, 128, 1, 1, {0, 0, 64}, 64});
+        expect_equal_bits();
+        product.expect(out);
+    }
+}
+
 /// A in registers, B by descriptor with rows of n: as P V.
 TEST_F(HopperInstruction, WarpgroupMmaOfRegistersAndShared) {
     for (const DType dtype : {DType::f16, DType::bf16})

@@ -182,6 +182,8 @@ constexpr Victim bytes{"wgmma/q128.kv64.rescale=stale", "e4m3.d16.causal/b1.h1.k
 constexpr Victim bytes_one_slot{"wgmma/q64.kv64.s1.overlap=no", "e4m3.d16.full/b1.h1.kv1.q64.k300"};
 constexpr Victim bytes_apart{"wgmma/q64.kv64.rescale=stale.acc32",
                              "e4m3.d48.full/b1.h1.kv1.q64.k300"};
+constexpr Victim p_shared{"wgmma/q128.kv48.rescale=stale.p=smem",
+                          "bf16.d16.full/b1.h1.kv1.q130.k250"};
 constexpr Victim dynamic{"wgmma/q128.kv48.sched=dynamic", "bf16.d16.full/b1.h7.kv1.q30.k50"};
 constexpr Victim dynamic_two_q{"wgmma/q64.kv48.qs2.sched=dynamic",
                                "bf16.d16.full/b1.h10.kv1.q30.k50"};
@@ -189,10 +191,10 @@ constexpr Victim one_tile{"mfma/q64.kv32.w2.mma16", "bf16.d32.full/b1.h1.kv1.q64
                           "emu:mi300x"};
 constexpr Victim direct_k{"mfma/q64.kv32.w2.mma16.s2.k=lds", "bf16.d32.full/b1.h1.kv1.q64.k150",
                           "emu:mi300x"};
-constexpr Victim victims[] = {ring_bar_3,  ring_bar_1,    ring_mbar,     split,    per_head,
-                              deferred,    deferred_mbar, two_consumers, one_slot, ping_pong,
-                              persistent,  two_q_slots,   ahead,         bytes,    bytes_one_slot,
-                              bytes_apart, dynamic,       dynamic_two_q, one_tile, direct_k};
+constexpr Victim victims[] = {
+    ring_bar_3,     ring_bar_1,  ring_mbar, split,      per_head,      deferred, deferred_mbar,
+    two_consumers,  one_slot,    ping_pong, persistent, two_q_slots,   ahead,    bytes,
+    bytes_one_slot, bytes_apart, p_shared,  dynamic,    dynamic_two_q, one_tile, direct_k};
 
 /// Whether a family's kernels include a template.
 bool includes(const Victim& victim, const std::string& file) {

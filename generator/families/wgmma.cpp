@@ -93,6 +93,12 @@ std::vector<Axis> axes() {
          {"no", "yes"},
          0,
          "a q-tile holds queries of several heads that read one kv head"},
+        {"p",
+         "p_shared",
+         {0, 1},
+         {"reg", "smem"},
+         0,
+         "P comes to P V from registers; or through shared memory, which leaves more of them"},
         {"acc",
          "apart_columns",
          {0, 32, 64, 128},
@@ -129,11 +135,11 @@ std::vector<Constraint> constraints() {
     return {
         {"registers",
          "S, O and P of a consumer fit the registers handed to it",
-         {"q", "kv", "sched", "acc"},
+         {"q", "kv", "rescale", "sched", "p", "acc"},
          registers_fit},
         {"shared memory",
-         "Q and the K and V rings fit a CTA's shared memory",
-         {"q", "kv", "s", "qs", "sched"},
+         "Q, P and the K and V rings fit a CTA's shared memory",
+         {"q", "kv", "s", "qs", "sched", "p"},
          shared_fits_cta},
         {"key steps",
          "e4m3 multiplies 32 keys at a time",
@@ -142,10 +148,12 @@ std::vector<Constraint> constraints() {
              return s.dtype != DType::e4m3 || c["kv"] % 32 == 0;
          }},
         {"one byte",
-         "e4m3 has a scale per query head, and V's transposers follow a list of their own",
-         {"sched", "pack"},
+         "e4m3 has a scale per query head, V's transposers follow a list of their own, and P is "
+         "small",
+         {"sched", "pack", "p"},
          [](const Signature& s, const Config& c, const Target&) {
-             return s.dtype != DType::e4m3 || (c["sched"] != dynamic && c["pack"] == 0);
+             return s.dtype != DType::e4m3 ||
+                    (c["sched"] != dynamic && c["pack"] == 0 && c["p"] == 0);
          }},
         {"sums apart",
          "only MMAs of one byte cut their sums, which a tile of 128 keys bears; and V has more "
@@ -183,15 +191,15 @@ std::vector<Constraint> constraints() {
 std::vector<Config> table_points(const Signature& s, const Target&) {
     static const TableRow rows[] = {
         {64,
-         {"wgmma/q192.kv128", "wgmma/q192.kv192", "wgmma/q192.kv96.s3.rescale=stale",
-          "wgmma/q192.kv96.s3.rescale=stale.sched=persist",
+         {"wgmma/q192.kv128", "wgmma/q192.kv192.p=smem", "wgmma/q192.kv128.rescale=stale.p=smem",
+          "wgmma/q192.kv96.s3.rescale=stale", "wgmma/q192.kv96.s3.rescale=stale.sched=persist",
           "wgmma/q192.kv96.s3.rescale=stale.sched=dynamic",
           "wgmma/q192.kv64.s6.qs2.rescale=stale.sched=persist",
           "wgmma/q192.kv64.s6.qs2.rescale=stale.odd=overlap.sched=persist",
           "wgmma/q192.kv64.s6.qs2.rescale=stale.odd=overlap.sched=persist.ahead=yes",
           "wgmma/q64.kv128.s6.rescale=stale.pack=yes",
           "wgmma/q128.kv128.s4.rescale=stale.sched=persist.pack=yes"}},
-        {96, {"wgmma/q128.kv128", "wgmma/q192.kv144", "wgmma/q192.kv80.s3.rescale=stale"}},
+        {96, {"wgmma/q128.kv128", "wgmma/q192.kv144.p=smem", "wgmma/q192.kv80.s3.rescale=stale"}},
         {128,
          {"wgmma/q128.kv128", "wgmma/q128.kv176", "wgmma/q128.kv128.rescale=stale.sched=persist",
           "wgmma/q128.kv128.rescale=stale.sched=dynamic", "wgmma/q192.kv64.s3.rescale=stale",
@@ -343,8 +351,11 @@ WgmmaNeeds wgmma_needs(const Signature& signature, const Config& config) {
     needs.transposes = bytes == 1;
     needs.depth = (signature.head_dim + 32 / bytes - 1) / (32 / bytes) * (32 / bytes);
     needs.value_columns = (signature.value_dim() + 15) / 16 * 16;
-    needs.accumulators = config["kv"] / 2 + bytes * config["kv"] / 4 + needs.value_columns / 2 +
-                         std::min(config["acc"], needs.value_columns) / 2;
+    // P of a tile takes the place of its S, but where S is kept until a vote; P of the tile before
+    // is there too, or in shared memory.
+    const int p_sets = (config["rescale"] != each_step) + (config["p"] == 0);
+    needs.accumulators = config["kv"] / 2 + p_sets * bytes * config["kv"] / 8 +
+                         needs.value_columns / 2 + std::min(config["acc"], needs.value_columns) / 2;
     Split split = (needs.transposes ? transposing : splits)[needs.consumers - 1];
     if (config["sched"] != cta_per_tile && needs.consumers == 2)
         split = {40, 232};  // the list of tiles needs more
@@ -356,10 +367,12 @@ WgmmaNeeds wgmma_needs(const Signature& signature, const Config& config) {
         needs.transposes ? (config["kv"] + 127) / 128 * needs.value_columns * 128 : 0;
     const int barriers = 16 * (config["qs"] + (needs.transposes ? 3 : 2) * config["s"]);
     const int hand_over = config["sched"] == dynamic ? 16 * config["qs"] : 0;
+    const int p_bytes =
+        config["p"] == 1 ? needs.consumers * ((config["kv"] + 63) / 64) * 64 * 128 : 0;
     needs.shared_bytes =
         config["qs"] * needs.consumers * qk_chunks * 64 * 128 +
-        config["s"] * ((qk_chunks + v_chunks) * config["kv"] * 128 + transposed_bytes) + barriers +
-        hand_over;
+        config["s"] * ((qk_chunks + v_chunks) * config["kv"] * 128 + transposed_bytes) + p_bytes +
+        barriers + hand_over;
     return needs;
 }
 

@@ -14,6 +14,7 @@ constexpr double exp2_per_cycle = 16;
 constexpr double fp32_per_cycle = 128;
 constexpr double power_factor = 1.12;  // a dense kernel clocks lower
 constexpr double step_cycles_fixed = 100;
+constexpr double part_cycles_fixed = 150;   // of MMAs that one consumer waits for; not yet measured
 constexpr double tile_cycles_alone = 3000;  // start, first load and store of a CTA's one tile
 constexpr double tile_cycles_persistent = 1500;
 constexpr double tile_cycles_early_q = 1000;  // with a second slot for Q
@@ -26,12 +27,15 @@ double step_cycles(const Problem& problem, const Config& c, const Target& t) {
                                   (t.multiprocessors * t.boost_clock_mhz);
     const double tensor = power_factor * 2 * q * kv * (d + d_v) / flop_per_cycle;
     const double per_score = c["rescale"] == stale ? 3.5 : 5;  // scale, sum, conversion; maximum
-    const double softmax = q * kv / exp2_per_cycle + per_score * q * kv / fp32_per_cycle;
+    const double added = c["acc"] > 0 ? q * d_v : 0;           // parts of P V to O
+    const double softmax = q * kv / exp2_per_cycle + (per_score * q * kv + added) / fp32_per_cycle;
+    const double later_parts = c["acc"] > 0 ? std::ceil(d_v / c["acc"]) - 1 : 0;
     // What runs beside the busier one: the other warpgroups' MMAs, and P V of the tile before.
     double hidden = needs.consumers == 3 ? 0.9 : needs.consumers == 2 ? 0.85 : 0.4;
     if (softmax > tensor && needs.consumers < 3) hidden = 0.4;
     if (c["overlap"] == 0) hidden *= c["pp"] == 1 ? 0.75 : 0.6;
-    return std::max(tensor, softmax) + (1 - hidden) * std::min(tensor, softmax) + step_cycles_fixed;
+    return std::max(tensor, softmax) + (1 - hidden) * std::min(tensor, softmax) +
+           step_cycles_fixed + later_parts * part_cycles_fixed / needs.consumers;
 }
 
 }  // namespace

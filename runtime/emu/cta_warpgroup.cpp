@@ -122,9 +122,8 @@ void CtaRunner::issue_wgmma(Warpgroup& group) {
     for (int i = 0; !call.a && i < 64 * 2; ++i)
         wgmma.a_pieces.push_back(a.along_depth(i / 2, i % 2));
     for (int i = 0; i < call.n * 2; ++i)
-        wgmma.b_pieces.push_back(is_across(call)
-                                     ? b.across_depth(i / (call.n / 8), i % (call.n / 8))
-                                     : b.along_depth(i / 2, i % 2));
+        wgmma.b_pieces.push_back(call.across ? b.across_depth(i / (call.n / 8), i % (call.n / 8))
+                                             : b.along_depth(i / 2, i % 2));
     read_operands(group, wgmma.a_pieces);
     read_operands(group, wgmma.b_pieces);
     ++open_accumulators(group).pending;

@@ -166,8 +166,7 @@ void unpack_b(Operands& operands, const WgmmaCall& call, int i, const std::byte*
     const auto elements = elements_of(piece, call.element);
     const int count = depth_of(call.element) / 2;
     for (int j = 0; j < count; ++j)
-        operands.b[is_across(call) ? 8 * i + j : (i % 2 * count + j) * call.n + i / 2] =
-            elements[j];
+        operands.b[call.across ? 8 * i + j : (i % 2 * count + j) * call.n + i / 2] = elements[j];
 }
 
 void multiply(std::vector<float>& values, const Operands& operands, const WgmmaCall& call) {

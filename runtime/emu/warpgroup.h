@@ -34,10 +34,6 @@ struct MatrixOperand {
 constexpr int depth_of(Element element) {
     return element == Element::e4m3 ? 32 : 16;
 }
-/// Where b's rows lie across the depth.
-inline bool is_across(const WgmmaCall& call) {
-    return call.a && call.element != Element::e4m3;
-}
 
 /// Issued, not finished: 64 x depth times depth x n.
 struct PendingWgmma {

@@ -15,8 +15,8 @@ constexpr SharedAddress shared_base = 1024;
 
 enum class Element { f16, bf16, e4m3 };
 
-/// A wgmma as one of its threads gives it. `a` null: a by descriptor, rows of b along the depth;
-/// else b's rows across the depth, along it in e4m3.
+/// A wgmma as one of its threads gives it. `a` null: a by descriptor. b's rows lie along the depth,
+/// or across it.
 struct WgmmaCall {
     float* d;
     const unsigned* a;
@@ -24,6 +24,7 @@ struct WgmmaCall {
     unsigned long long b_descriptor;
     int n;
     Element element;
+    bool across;
     bool accumulate;
 };
 

@@ -50,6 +50,7 @@ public:
           q_ring_(matrix_descriptor(shared + L::consumer() * L::qk_chunks * L::q_chunk_bytes, 16)),
           k_ring_(matrix_descriptor(shared + L::k_offset, 16)),
           v_ring_(matrix_descriptor(shared + L::pv_offset, L::pv_leading_bytes)),
+          p_tile_(shared + L::p_offset + L::consumer() * L::p_bytes),
           softmax_(p_.scale_log2) {}
 
     ATTUNE_DEVICE void run() {
@@ -133,6 +134,7 @@ private:
         mask_edge(first, tiles - 1);
         softmax_.raise(softmax_.maxima(first, 0, L::n_tiles));  // O is still 0
         softmax_.take(exponentiate(first, p).all);
+        hand_over(p);
         int step = 1;
         ATTUNE_UNROLL_N(1)
         for (; step < serial; ++step) advance_by_one<true>(tiles - 1 - step, p, p, acc);
@@ -207,10 +209,19 @@ private:
     ATTUNE_DEVICE void multiply_columns(const P& p, float* to) {
         wgmma_fence();
         const MatrixDescriptor v = advance(v_ring_, v_.slot * L::pv_bytes + first * 128);
+        using Mma = Wgmma<columns_from(first), Operand>;
         ATTUNE_UNROLL
-        for (int step = 0; step < L::key_steps; ++step)
-            Wgmma<columns_from(first), Operand>::rs(to, p[step], advance(v, L::pv_step(step)),
-                                                    L::apart == 0 || step > 0);
+        for (int step = 0; step < L::key_steps; ++step) {
+            const MatrixDescriptor v_step = advance(v, L::pv_step(step));
+            const bool adds = L::apart == 0 || step > 0;
+            if constexpr (V::p_shared)
+                Mma::ss_across(to,
+                               advance(matrix_descriptor(p_tile_, 16),
+                                       step / 4 * L::q_chunk_bytes + step % 4 * 32),
+                               v_step, adds);
+            else
+                Mma::rs(to, p[step], v_step, adds);
+        }
         wgmma_commit();
     }
     ATTUNE_DEVICE static constexpr int columns_from(int first) {
@@ -252,6 +263,7 @@ private:
             const Rows by = moves ? softmax_.raise(top) : Rows{};
             softmax_.take(exponentiate(s, p).all);
             if (!edge) settle_o(pending, acc);
+            hand_over(p);
             if (moves) Softmax::shrink(acc.o, by);
         } else {
             Sums sums = exponentiate(s, p);
@@ -263,6 +275,22 @@ private:
                 sums = exponentiate(s, p);
             }
             softmax_.take(sums.all);
+            hand_over(p);
+        }
+    }
+
+    /// P to where P V takes it from, once P V of the tile before is settled.
+    ATTUNE_DEVICE void hand_over(const P& p) const {
+        if constexpr (V::p_shared) {
+            const int lane = lane_index(), row = warp_index() % 4 * 16 + lane % 16;
+            const SharedAddress at = p_tile_ + row * 128 + ((lane / 16 ^ lane % 8) << 4);
+            const int barrier = turn_of(L::consumers + L::consumer());
+            named_sync(barrier, 128);  // the other warps' P V is settled too
+            ATTUNE_UNROLL
+            for (int step = 0; step < L::key_steps; ++step)
+                stmatrix_x4((at ^ (step % 4 << 5)) + step / 4 * L::q_chunk_bytes, p[step]);
+            fence_async();
+            named_sync(barrier, 128);
         }
     }
 
@@ -351,6 +379,7 @@ private:
     Barriers<V> barriers_;
     HandOver<V> hand_over_;
     MatrixDescriptor q_ring_, k_ring_, v_ring_;
+    SharedAddress p_tile_;  // this warpgroup's
     Softmax softmax_;
     Cursor<V::q_stages> q_;
     Cursor<V::stages> k_, v_;

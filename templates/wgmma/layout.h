@@ -54,7 +54,10 @@ struct Layout {
     static constexpr int transposed_chunk_bytes = columns * 128;
     static constexpr int transposed_bytes =
         transposes ? (V::tile_kv + 127) / 128 * transposed_chunk_bytes : 0;
-    static constexpr int barrier_offset = transposed_offset + V::stages * transposed_bytes;
+    // Where P goes through shared memory: [warpgroup][chunk of 64 keys][64 rows].
+    static constexpr int p_offset = transposed_offset + V::stages * transposed_bytes;
+    static constexpr int p_bytes = V::p_shared ? (V::tile_kv + 63) / 64 * q_chunk_bytes : 0;
+    static constexpr int barrier_offset = p_offset + consumers * p_bytes;
     // Where the producer tells the consumers what to work on: for each slot of Q.
     static constexpr bool handed_on = V::schedule == dynamic;
     static constexpr int work_offset =

@@ -47,9 +47,10 @@ struct Wgmma;
 #define ATTUNE_BIND_120(d) ATTUNE_BIND_112(d), ATTUNE_BIND_8_AT(d, 112)
 #define ATTUNE_BIND_128(d) ATTUNE_BIND_120(d), ATTUNE_BIND_8_AT(d, 120)
 
-// major_ss, major_rs: which operands lie across the depth; e4m3 has no such choice. x0 .. x5: the
-// operands after the accumulators.
-#define ATTUNE_WGMMA(n, r, Element, k, type, major_ss, major_rs, x0, x1, x2, x3, x4, x5)          \
+// major_ss, _across, _rs: which operands lie across the depth; e4m3 has no such choice. x0 .. x5:
+// the operands after the accumulators.
+#define ATTUNE_WGMMA(n, r, Element, k, type, major_ss, major_across, major_rs, x0, x1, x2,    \
+                     x3, x4, x5)                                                                  \
     template <>                                                                                   \
     struct Wgmma<n, Element> {                                                                    \
         ATTUNE_DEVICE static void ss(float* d, MatrixDescriptor a, MatrixDescriptor b,            \
@@ -57,6 +58,14 @@ struct Wgmma;
             asm volatile("{ .reg .pred p; setp.ne.b32 p, " x2 ", 0;"                              \
                          " wgmma.mma_async.sync.aligned.m64n" #n "k" k ".f32." type "." type      \
                          " {" ATTUNE_REGISTERS_##r "}, " x0 ", " x1 ", p, 1, 1" major_ss "; }"    \
+                         : ATTUNE_BIND_##r(d)                                                     \
+                         : "l"(a), "l"(b), "r"(int(accumulate)));                                 \
+        }                                                                                         \
+        ATTUNE_DEVICE static void ss_across(float* d, MatrixDescriptor a, MatrixDescriptor b,     \
+                                            bool accumulate) {                                    \
+            asm volatile("{ .reg .pred p; setp.ne.b32 p, " x2 ", 0;"                              \
+                         " wgmma.mma_async.sync.aligned.m64n" #n "k" k ".f32." type "." type      \
+                         " {" ATTUNE_REGISTERS_##r "}, " x0 ", " x1 ", p, 1, 1" major_across "; }" \
                          : ATTUNE_BIND_##r(d)                                                     \
                          : "l"(a), "l"(b), "r"(int(accumulate)));                                 \
         }                                                                                         \
@@ -72,9 +81,9 @@ struct Wgmma;
         }                                                                                         \
     };
 #define ATTUNE_WGMMA_N(n, r, ...)                                     \
-    ATTUNE_WGMMA(n, r, F16, "16", "f16", ", 0, 0", ", 1", __VA_ARGS__)   \
-    ATTUNE_WGMMA(n, r, BF16, "16", "bf16", ", 0, 0", ", 1", __VA_ARGS__) \
-    ATTUNE_WGMMA(n, r, E4M3, "32", "e4m3", "", "", __VA_ARGS__)
+    ATTUNE_WGMMA(n, r, F16, "16", "f16", ", 0, 0", ", 0, 1", ", 1", __VA_ARGS__)   \
+    ATTUNE_WGMMA(n, r, BF16, "16", "bf16", ", 0, 0", ", 0, 1", ", 1", __VA_ARGS__) \
+    ATTUNE_WGMMA(n, r, E4M3, "32", "e4m3", "", "", "", __VA_ARGS__)
 
 ATTUNE_WGMMA_N(16, 8, "%8", "%9", "%10", "%11", "%12", "%13")
 ATTUNE_WGMMA_N(32, 16, "%16", "%17", "%18", "%19", "%20", "%21")

@@ -63,14 +63,21 @@ struct Wgmma {
 
     ATTUNE_DEVICE static void ss(float* d, MatrixDescriptor a, MatrixDescriptor b,
                                  bool accumulate) {
-        const emu::WgmmaCall call{d, nullptr, a, b, n, emu::element_of(Element{}), accumulate};
-        emu::operations->wgmma(&call);
+        call({d, nullptr, a, b, n, element, false, accumulate});
+    }
+    ATTUNE_DEVICE static void ss_across(float* d, MatrixDescriptor a, MatrixDescriptor b,
+                                        bool accumulate) {
+        static_assert(sizeof(Element) == 2, "operands of one byte lie along the depth alone");
+        call({d, nullptr, a, b, n, element, true, accumulate});
     }
     ATTUNE_DEVICE static void rs(float* d, const unsigned (&a)[4], MatrixDescriptor b,
                                  bool accumulate) {
-        const emu::WgmmaCall call{d, a, 0, b, n, emu::element_of(Element{}), accumulate};
-        emu::operations->wgmma(&call);
+        call({d, a, 0, b, n, element, sizeof(Element) == 2, accumulate});
     }
+
+private:
+    static constexpr emu::Element element = emu::element_of(Element{});
+    ATTUNE_DEVICE static void call(const emu::WgmmaCall& made) { emu::operations->wgmma(&made); }
 };
 
 ATTUNE_DEVICE void wgmma_fence() {
