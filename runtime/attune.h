@@ -160,9 +160,11 @@ ATTUNE_API void attune_close(attune_context* context);
  * order: exact shape; bucket, the record of the same signature with the least distance; estimate;
  * none. ATTUNE_OK for all four. distance = |log2 batch*heads_q ratio| + |log2 seqlen_q ratio| +
  * |log2 seqlen_kv ratio| + 0.5 [another heads_q / heads_kv], lengths of 0 counting as 1; ties go to
- * the lexically first shape. The kernel is loaded on its first look-up. Answers
- * are kept: the second look-up of a problem is cheap and gives the same. With ATTUNE_LOG=1 in the
- * environment at attune_open, the first one prints a line to stderr. */
+ * the lexically first shape. A bucket is no kernel that would be too inexact for the problem (e4m3
+ * that leaves sums over more than 128 keys to the MMAs) or whose packed heads are none there. The
+ * kernel is loaded on its first look-up. Answers are kept: the second look-up of a problem is cheap
+ * and gives the same. With ATTUNE_LOG=1 in the environment at attune_open, the first one prints a
+ * line to stderr. */
 ATTUNE_API attune_status attune_find(attune_context* context, const attune_problem* problem,
                                      attune_answer* answer);
 
