@@ -104,9 +104,8 @@ std::vector<Axis> axes() {
          {0, 32, 64, 128},
          {},
          0,
-         "e4m3: so many columns of P V at a time are summed over one kv tile alone, then added to "
-         "O "
-         "in fp32; 0: one sum by MMA over all tiles, of which the hardware keeps 14 bits"},
+         "e4m3: so many columns of P V at a time are summed over one kv tile alone, then added "
+         "to O in fp32; 0: one sum by MMA over all tiles, of which the hardware keeps 14 bits"},
     };
 }
 
@@ -351,9 +350,10 @@ WgmmaNeeds wgmma_needs(const Signature& signature, const Config& config) {
     needs.transposes = bytes == 1;
     needs.depth = (signature.head_dim + 32 / bytes - 1) / (32 / bytes) * (32 / bytes);
     needs.value_columns = (signature.value_dim() + 15) / 16 * 16;
-    // P of a tile takes the place of its S, but where S is kept until a vote; P of the tile before
-    // is there too, or in shared memory.
-    const int p_sets = (config["rescale"] != each_step) + (config["p"] == 0);
+    // P of a tile and of the tile before; or P takes the place of S (else ptxas spills).
+    const bool replaces_s =
+        config["rescale"] == each_step && bytes == 2 && needs.value_columns <= 192;
+    const int p_sets = config["p"] == 1 || replaces_s ? 1 : 2;
     needs.accumulators = config["kv"] / 2 + p_sets * bytes * config["kv"] / 8 +
                          needs.value_columns / 2 + std::min(config["acc"], needs.value_columns) / 2;
     Split split = (needs.transposes ? transposing : splits)[needs.consumers - 1];

@@ -12,6 +12,7 @@ namespace {
 
 constexpr double exp2_per_cycle = 16;
 constexpr double fp32_per_cycle = 128;
+constexpr double shared_bytes_per_cycle = 128;
 constexpr double power_factor = 1.12;  // a dense kernel clocks lower
 constexpr double step_cycles_fixed = 100;
 constexpr double part_cycles_fixed = 150;   // of MMAs that one consumer waits for; not yet measured
@@ -28,7 +29,9 @@ double step_cycles(const Problem& problem, const Config& c, const Target& t) {
     const double tensor = power_factor * 2 * q * kv * (d + d_v) / flop_per_cycle;
     const double per_score = c["rescale"] == stale ? 3.5 : 5;  // scale, sum, conversion; maximum
     const double added = c["acc"] > 0 ? q * d_v : 0;           // parts of P V to O
-    const double softmax = q * kv / exp2_per_cycle + (per_score * q * kv + added) / fp32_per_cycle;
+    const double handed_over = c["p"] == 1 ? 4 * q * kv : 0;   // bytes of P, stored and read
+    const double softmax = q * kv / exp2_per_cycle + (per_score * q * kv + added) / fp32_per_cycle +
+                           handed_over / shared_bytes_per_cycle;
     const double later_parts = c["acc"] > 0 ? std::ceil(d_v / c["acc"]) - 1 : 0;
     // What runs beside the busier one: the other warpgroups' MMAs, and P V of the tile before.
     double hidden = needs.consumers == 3 ? 0.9 : needs.consumers == 2 ? 0.85 : 0.4;
